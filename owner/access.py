@@ -1,4 +1,4 @@
-"""Who asks, and how often: learner tokens, and limits on the rate of requests."""
+"""Which learner asks, and how often it may: tokens, and limits on the rate of requests."""
 
 from __future__ import annotations
 

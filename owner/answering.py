@@ -152,7 +152,7 @@ class DataOwner:
         Raises:
           RefusedError: The study is not this learner's, or is closed.
         """
-        # Whoever answers another query, or too many of them, takes no offer.
+        # An owner that answers another query, or too many of them, takes no offer.
         try:
             self.access.admit_query(learner)
         except BusyError:

@@ -1,9 +1,9 @@
-"""Calls as they come in: who asks is known before anything of a call is waited for or read.
+"""Incoming calls: the caller is known before anything of its call is waited for or read.
 
 Every method is registered as a stream of bytes both ways, which on the wire is the same as a
-single call if one message goes each way. So one coroutine serves them all: it looks who calls,
-gives the call a place, waits for a message for a limited time, answers it or has it answered by
-a thread, and sends the reply. A call that waits holds no thread.
+single call if one message goes each way. So one coroutine serves them all: it finds out who
+calls, gives the call a place, waits for a message for a limited time, answers it or has it answered
+by a thread, and sends the reply. A call that waits holds no thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What one owner computes: (shard, query) -> noised response; whoever asks charges it.
+r"""What one owner computes: (shard, query) -> noised response; the caller charges it.
 
     Q_i(theta)     = (1/n_i) sum over the shard of grad loss             (3)
     Q_bar_i(theta) = Q_i(theta) + w,   w ~ Laplace(b) per coordinate     (4)

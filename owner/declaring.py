@@ -1,6 +1,6 @@
 """What the owner's officer declares: that the columns were looked at under a feature map.
 
-Learners get to know that they were, never what was seen: a verdict that depends on records would
+Learners are told that they were, never what was seen: a verdict that depends on records would
 be an answer about them. So the declaration is the officer's own, whatever the look showed.
 """
 

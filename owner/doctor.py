@@ -1,4 +1,4 @@
-"""``copriv-owner doctor``: is everything right on the owner's own machine? Nobody else is asked."""
+"""``copriv-owner doctor``: is the owner's own machine ready? No other machine is asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an officer types at ``copriv-owner join`` and would do nothing, refused before it is kept.
+"""Options of ``copriv-owner join`` that would have no effect, refused before they are kept.
 
-A spelling that no record has, or a unit of a category, is a mistake: kept in silence, it would
-leave the officer in the belief that the column is in the study's words.
+A spelling that no record has, or a unit of a category, is a mistake: if it were kept in
+silence, the officer would believe that the column is in the study's words.
 """
 
 from __future__ import annotations

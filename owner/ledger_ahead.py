@@ -1,11 +1,11 @@
 """Charges made ahead of their responses: what is known of an account beyond its row.
 
 An owner charges a block of responses at once, before the first of them leaves. On the disk each is
-a charge of no known query. Which of them were given stands in a log beside the ledger, each there
-before it leaves; or, where the owner chose `ledger.block` above 1, nowhere. Whoever finds charges
-after a crash that are in no log cannot know which were answered: all are spent, and none of
-their numbers is ever answered again, so no number is answered for two models. A process that ends
-in order, and one that finds a log, writes down what was given and takes the rest of the block back.
+a charge of no known query. A log beside the ledger says which of them were given: each is noted
+there before it leaves. With `ledger.block` above 1 there is no such log. If a crash leaves charges
+that no log explains, nobody can know which were answered: all are spent, and none of their numbers
+is ever answered again, so no number is answered for two models. A process that ends in order, or
+that finds a log, writes down what was given and takes the rest of the block back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is a ledger what was written? Every row against its checksum, every count against its rows."""
+"""Is a ledger as it was written? Every row against its checksum, every count against its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""copriv-owner ledger: what the records have promised and spent, and what is given up of it."""
+"""copriv-owner ledger: what the records have promised and spent, and how a study is closed."""
 
 from __future__ import annotations
 

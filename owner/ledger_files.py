@@ -1,9 +1,9 @@
 """The files of a ledger: held by one process, and marked with how far the ledger has come.
 
 SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME-given and NAME.lock stand
-beside them. What was charged or given last may stand in one of them alone. So how far the ledger
-has come is noted on SQLite's as an extended attribute, in NAME.lock, and at the start of NAME-given
-with each change of the ledger: whichever survives shows what was given.
+beside them. The last charge or response may stand in only one of them. So each change of the ledger
+marks how far it has come: on SQLite's files as an extended attribute, in NAME.lock, and at the
+start of NAME-given. Whichever file survives shows what was given.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _read_through(handle: int) -> None:
 def is_held(path: Path) -> bool:
     """Whether a process serves from a ledger now.
 
-    Where none does, whoever would begin at this moment might be refused: ask only where nobody
-    could begin anyway.
+    If none does, a process that begins at this very moment may be refused: ask only where no
+    process could begin anyway.
     """
     try:
         os.close(lock_file(Path(f"{path}.lock"), make=False))

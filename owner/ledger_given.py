@@ -1,20 +1,20 @@
-"""What was given of responses that are charged: a log beside the ledger, synced for each of them.
+"""Which charged responses were given: a log beside the ledger, synced for each of them.
 
-A commit of SQLite takes twice as long as one sync of a file that is there. So an owner charges the
-next responses of a study at once, and notes each one with its query in NAME-given before it
-leaves. Whoever finds such charges after a crash reads there which of them were given; the others
-are taken back. Charges whose log is lost are spent, all of them.
+A commit of SQLite takes twice as long as one sync of an existing file. So an owner charges the next
+responses of a study at once, and notes each one with its query in NAME-given before it leaves.
+After a crash the log says which of these charges were given; the others are taken back. If the log
+is lost, all of its charges are spent.
 
-It begins with a mark of how far the ledger has come (:mod:`owner.ledger_files`). Entries follow,
-each its length, a checksum that is chained to the entry before, and its content, one of
+The log begins with a mark of how far the ledger has come (:mod:`owner.ledger_files`). Entries
+follow, each its length, a checksum that is chained to the entry before, and its content, one of
 
 * the checksum of an account, how many charges are written with it, and the generation of the ledger
   by that; or, of any other change while it is needed, the generation alone: both are here before
   the ledger is changed, so a log that does not know the ledger's generation is an old copy;
 * the checksum of an account, and the record and the response of its next charge.
 
-The log is written over from its first entry, once nothing in it is needed any more; what is left
-behind its end belongs to another chain.
+Once nothing in it is needed any more, the log is overwritten from its first entry; what remains
+beyond its new end belongs to another chain.
 """
 
 from __future__ import annotations

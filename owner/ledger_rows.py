@@ -64,7 +64,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        # Never "begin a new one": whoever did that with a damaged ledger would spend budgets again.
+        # Never "begin a new one": in place of a damaged ledger that would spend budgets again.
         why = " ".join(str(error).split()) or type(error).__name__
         if _is_another_file(path) or "no such table" in why:
             raise LedgerError(

@@ -1,4 +1,4 @@
-"""Opening a ledger to serve it: looked at first, written only when it is what it should be."""
+"""Opening a ledger to serve it: read first, and written only if it is sound."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A ledger of schema version 2 becomes one of this version, in one transaction.
 
 Version 2 kept every study's terms with the whole feature map, every charge as a row, and no
-checksums. What was promised, answered, spent and last said stays what it was.
+checksums. What was promised, answered and spent, and the last response, stay as they were.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Offers:
         settings, now = self._settings, self._now()
         if settings.hours and not any(is_within(span, now) for span in settings.hours):
             return False
-        # Not a secret: whoever makes offers sees what becomes of them.
+        # Not a secret: the learner sees what becomes of its offers.
         if random.random() >= settings.probability:  # noqa: S311
             return False
         if settings.delay > 0:

@@ -5,7 +5,7 @@ at once and shares its memory. Each owner is a process like any other: its own a
 input, output, log, signals and exit status. ``copriv simulate`` starts its owners so.
 
 The parent runs one thread, has begun no gRPC, opened no table and no ledger, and drawn no
-randomness: nothing that one owner could share with another is there to be forked.
+randomness: a fork inherits nothing that one owner could share with another.
 
 Usage: python -m owner.parent SOCKET, where requests arrive; it ends when the other side closes.
 """

@@ -122,7 +122,7 @@ class Policy(Settings):
 
     @model_validator(mode="after")
     def _an_emptied_list_opens_nothing(self) -> Policy:
-        """Whoever strikes off the last learner means nobody, but without a list any is served."""
+        """Striking off the last learner means that nobody is served; no list means that any is."""
         if self.model_fields_set & {"learners", "tokens"} and not (self.learners or self.tokens):
             raise ValueError(
                 "learners and tokens name nobody, and an owner without names serves any learner "
@@ -300,7 +300,7 @@ def check_policy(
     Args:
       policy: The owner's policy.
       terms: Well-formed terms.
-      learner: The identity of who asks.
+      learner: The identity of the learner that asks.
       num_records: The owner's n_i.
       pinned_map: The text of the only feature map accepted, or None.
 

@@ -1,4 +1,4 @@
-"""An owner's raw records as feature maps read them: a batch at a time, from memory or from afar."""
+"""An owner's raw records as feature maps read them: a batch at a time, from memory or storage."""
 
 from __future__ import annotations
 

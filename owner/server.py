@@ -155,7 +155,7 @@ def create_server(
       health: What probes are told.
       address: HOST:PORT; port 0 takes a free one.
       largest: The largest message, in bytes.
-      identity: Whoever shows no certificate of its CA gets nothing; None for plain text.
+      identity: Callers that show no certificate of its CA get nothing; None for plain text.
       reflected: Whether tools may ask which calls there are.
 
     Raises:

@@ -86,7 +86,7 @@ class OwnerService:
         Args:
           method: The call.
           content: The message.
-          learner: Who asks.
+          learner: The learner that asks.
           if_quick: Whether to do nothing, and return None, where it may take long.
 
         Raises:

@@ -6,8 +6,8 @@ fingerprint, the feature map and the storage, so other records never get an old 
 
 Guarantees:
   * Folder and files are this user's alone (0700, 0600).
-  * A file that is there is used only if its SHA-256 is what was written down when it was whole:
-    a flipped bit would be a record beyond its bounds. Else it is made again.
+  * An existing file is used only if its SHA-256 is the one noted when it was complete: a flipped
+    bit would be a record beyond its bounds. Otherwise it is made again.
   * At most :data:`KEPT_FILES` are kept, whatever maps learners send.
 """
 
@@ -129,7 +129,7 @@ class ShardCache:
         noted.unlink(missing_ok=True)
         draft = path.with_suffix(".part")
         start = time.monotonic()
-        # Not the file: whoever guesses all records could confirm the guess by its name.
+        # Not the file: its name would confirm a correct guess of all records.
         log.info("a shard of %d records is written to %s", shape[0], self._folder)
         try:
             handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)

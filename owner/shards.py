@@ -1,4 +1,4 @@
-"""An owner's records with what makes queries cheap; or second moments of them, and no record."""
+"""An owner's records, kept so that queries are cheap; or only their second moments."""
 
 from __future__ import annotations
 

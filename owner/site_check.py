@@ -1,4 +1,4 @@
-"""What an owner's own check says of the line: its certificate, and the way to the learner."""
+"""An owner's own check of its connection: its certificate, and the way to the learner."""
 
 from __future__ import annotations
 

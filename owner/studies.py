@@ -189,7 +189,7 @@ class Studies:
                                 dropped = [*dropped, *self._open.remove(study_id)]
                             raise
                         return
-                    # The ledger is read by whoever holds the lock, and by nobody else.
+                    # Only the holder of the lock reads the ledger.
                     terms = entry.agreed_terms
                 rebuilt = self._maker.rebuild(entry, terms)
         finally:

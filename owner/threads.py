@@ -142,10 +142,10 @@ async def to_its_end(
     begin: Callable[[Callable[[], T | None]], asyncio.Future[T | None]],
     work: Callable[[], T | None],
 ) -> T | None:
-    """What comes of work in a thread; who is cancelled meanwhile ends no sooner than the thread.
+    """The result of work in a thread; a caller cancelled meanwhile ends no sooner than the thread.
 
-    What waits for a thread holds a call's message. If a call that is cancelled gave up its place
-    before that, whoever calls and cancels again and again would fill the memory.
+    A task that waits for a thread holds a call's message. If a cancelled call gave up its place
+    before that, whoever calls and cancels in a loop would fill the memory.
 
     Args:
       begin: Has work done by a thread.

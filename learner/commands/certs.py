@@ -1,4 +1,4 @@
-"""The command ``copriv certs``: who needs a certificate, and what there is."""
+"""The command ``copriv certs``: who needs a certificate, and a table of all that were issued."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_certs(
     renew: bool,
     console: Console,
 ) -> None:
-    """Make a study's certificates, and show what there is.
+    """Make a study's certificates, and show them all in a table.
 
     Args:
       settings: The study, whose owners need no option; or None.

@@ -1,4 +1,4 @@
-"""``copriv doctor``: is everything right on the learner's own machine? Nobody else is asked."""
+"""``copriv doctor``: is the learner's own machine ready? No other machine is asked."""
 
 from __future__ import annotations
 

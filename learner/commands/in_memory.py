@@ -1,7 +1,7 @@
 """A study of shards in memory: owners in this process, for experiments on records that are here.
 
 The algorithm, the noise's scale and the budgets are those of any study. Nothing is protected and no
-ledger is charged: whoever runs this has the records.
+ledger is charged, because the records are here anyway.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def sections(
             f"settings: got a {type(given).__name__}, expected sections of STUDY.toml, such as "
             '{"model": {"loss": "huber", "delta": "auto"}}'
         )
-    # Whoever fits has the records: ``score`` says more than a noisy answer would.
+    # The caller has the records: ``score`` says more than a noisy answer would.
     own: dict[str, Any] = {
         "privacy": {"epsilon": epsilon, "validation": 0},
         "model": {"loss": loss, "theta_max": theta_max},

@@ -278,7 +278,7 @@ class _Draft:
         write_table(out / "public.parquet", public)
         for part in self.parts:
             own = table.iloc[part.places]
-            # Private records, whoever may read the table that they are of.
+            # Private records, even if others may read the table that they come from.
             write_table(out / "owners" / f"{part.name}.parquet", own, mode=0o600)
         return {
             **groups,

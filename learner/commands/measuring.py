@@ -1,8 +1,8 @@
 """What a simulation's run is compared with: the best model of the union of the records.
 
 It never takes longer than the training: relative fitness along the way is computed from moments
-where the loss allows, and else from a sample around the optimum; the run without noise is left out
-where it would be long, unless it is asked for.
+where the loss allows, and otherwise from a sample around the optimum; the run without noise is left
+out where it would be long, unless it is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A raw table that was opened, and what may be chosen of it."""
+"""An opened raw table, and what may be chosen from it."""
 
 from __future__ import annotations
 

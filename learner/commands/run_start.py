@@ -1,4 +1,4 @@
-"""One training, from a run's start to all that its folder is left with."""
+"""One training, from the start of a run to the files that it leaves in its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed: ``copriv sweep``."""
+"""The command ``copriv sweep``, as it is typed."""
 
 from __future__ import annotations
 

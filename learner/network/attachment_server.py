@@ -37,7 +37,7 @@ class AttachmentServer:
     Guarantees:
       * An owner that the study does not name is turned away, with a sentence.
       * With an identity, owners are known by their certificates, and nobody else is let in.
-      * Owners are asked one at a time, by whoever runs the loop.
+      * Owners are asked one at a time, by the thread that runs the loop.
 
     Args:
       names: The owners of the study, in its order.

@@ -48,8 +48,8 @@ class GrpcOwner:
     """One owner behind an address.
 
     Guarantees:
-      * Nobody is described or enrolled under the owner's name but whose certificate is the
-        owner's, or, in plain text, who says that it is this owner.
+      * Only a process that shows the owner's certificate is described or enrolled under the owner's
+        name; in plain text, one that says that it is this owner.
 
     Args:
       name: The owner's name in the study.
@@ -145,9 +145,9 @@ class GrpcOwner:
         self._channels.close()
 
     def _check_certificate(self) -> None:
-        """Refuse whoever has another owner's certificate.
+        """Refuse a process that has another owner's certificate.
 
-        Only who has enrolled can answer, so it is enough to look before each enrolment.
+        Only an owner that has enrolled can answer, so it is enough to look before each enrolment.
         """
         if self._identity is None:
             return

@@ -1,10 +1,11 @@
 """One stream of queries to an owner, and an answer to each within a deadline.
 
 gRPC's own face for such a stream wakes three threads for one answer: one sends, one waits for
-whatever arrives, and one of ours reads, because a read of that face has no time limit. Below it
-lies what gRPC makes its single calls of: a call whose events whoever waits for them takes from the
-socket, without any thread. It halves the time of an echo (docs/performance.md). It is no public
-part of gRPC, so where a version lacks it the stream is the public one.
+whatever arrives, and one of ours reads, because a read of that face has no time limit. Below that
+face gRPC has the kind of call that its own single calls are made of: its events are taken from the
+socket by the thread that waits for them, and no other thread is needed. That halves the time of an
+echo (docs/performance.md). It is not a public part of gRPC, so if a version lacks it, the stream is
+the public one.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class _OverError(grpc.RpcError):
 class DirectStream:
     """A stream whose answers are read from the socket by the thread that asks.
 
-    One answer is read for each query, so whoever sends more fills its own side's buffers.
+    One answer is read for each query, so an owner that sends more fills its own buffers.
     """
 
     def __init__(self, core: Any, path: str, *, metadata: Metadata, deadline: float) -> None:
@@ -225,7 +226,7 @@ class DirectStream:
     def _drain(self) -> None:
         """Take what is left of a call that was ended: its memory is freed with its last event.
 
-        Whoever still waits in :meth:`answer` does so itself.
+        A thread that still waits in :meth:`answer` does so itself.
         """
         while self._ended and self._events and self._taking.acquire(blocking=False):
             try:

@@ -8,9 +8,9 @@ trace and journal are the same bit for bit as with one question at a time.
 Owners may share a machine, and each answer has its deadline: where answers take long, fewer are
 asked at the same time.
 
-A tick that nobody answers moves nothing. Whoever was asked ahead behind it was asked at a model
-that the run does not come to, and its number is spent on that: the question stays its next one, as
-any that was left unanswered (:mod:`learner.training.line`).
+A tick that nobody answers moves nothing. An owner that was already asked for a later tick was then
+asked at a model that the run does not come to, and its number is spent on that question. It stays
+that owner's next one, as any question does that was left unanswered (:mod:`learner.training.line`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The points of a sweep: what is open is decided once for each, then it is run at many seeds.
 
 Both are calls of :func:`learner.simulated.sweeps.run_sweep`, on this machine or on a cluster. The
-records come beside what says what to do with them, as plain arrays that many calls share.
+records are passed beside the description of the work, as plain arrays that many calls share.
 """
 
 from __future__ import annotations

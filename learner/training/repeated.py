@@ -5,7 +5,7 @@ The run of seed s has the clocks of ``seed = s`` and, for owner i, the noise of 
 sockets. Ticks, promises, noise and its grid are the same numbers; sums are added in another order,
 so that models agree up to rounding, and bit for bit where each owner is asked once.
 
-Nothing is protected: whoever repeats a study has the records.
+Nothing is protected, because the records are on this machine anyway.
 """
 
 from __future__ import annotations

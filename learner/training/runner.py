@@ -258,7 +258,7 @@ def _ask(
 class _LostTail:
     """Ticks that an earlier start may have applied, and not journalled any more.
 
-    They are asked again as they were: whoever is not there is waited for. Each owner answered at
+    They are asked again as they were; an owner that is away is waited for. Each owner answered at
     most as many of them as it repeats, so they are over where an owner comes more often, or once
     nobody else says that it gave an answer that is not held here.
 

@@ -1,8 +1,8 @@
 """After the training: how good is the model on the owners' own records, and who says so.
 
 Each owner that agrees is asked once, in a study of its own with the epsilon that was kept for it:
-its ledger charges and replays the answer as any other. What does not come is no fault: the model
-is made, and the report says who is missing.
+its ledger charges and replays the answer as any other. A missing answer is no failure: the
+model is made, and the report says who is missing.
 """
 
 from __future__ import annotations
