@@ -24,7 +24,7 @@ DO = re.compile(
     r"check|name|restore|invite|wait|resume|fit|enrol|rename|install|needs?|wants|allow|share|say|"
     r"goes?|fix|lower|raise|nothing to close|is a directory)\b|"
     # What another function says, which is looked at where it says it.
-    r"\{(?:among|cure|error|said|message|EMPTIED|fault|_failure|_selection|where|open_lines|names)",
+    r"\{(?:among|cure|error|said|message|EMPTIED|fault|_failure|_selection|_why_not|where|open_lines|names)",
     re.IGNORECASE,
 )
 
