@@ -91,7 +91,7 @@ def test_owners_that_closed_before_a_kill_are_not_told_to_hold_epsilon(
     running = {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
     study, run = write_study(tmp_path, running), tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("learner.commands.study._write_results", _stops)
+        patch.setattr("learner.commands.run_start._write_results", _stops)
         assert typed("copriv", "train", study, "--out", run).returncode == 2
     for owner in running.values():
         owner.drain(grace=0)
@@ -107,7 +107,7 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     running = {"owner-a": serve_owner(owner_folder("owner-a"))}
     study, run = write_study(tmp_path, running), tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("learner.commands.study._write_results", _stops)
+        patch.setattr("learner.commands.run_start._write_results", _stops)
         assert typed("copriv", "train", study, "--out", run).returncode == 2
     early = typed("copriv", "close", run)
     assert early.returncode == 2

@@ -115,7 +115,7 @@ def test_training_that_is_stopped_before_it_began_leaves_nothing(
     before = made.stat()
     for folder in (run, made):
         with monkeypatch.context() as patch:
-            patch.setattr("learner.commands.study.write_settings", stop)
+            patch.setattr("learner.commands.run_start.write_settings", stop)
             said = typed("copriv", "train", study, "--out", folder)
         assert (said.returncode, last_line(said)) == (
             130,
@@ -227,7 +227,7 @@ def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_say
 ):
     run = tmp_path / "a run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"learner.commands.study.{where}", stop)
+        patch.setattr(f"learner.commands.run_start.{where}", stop)
         said = typed("copriv", "train", study, "--out", run, "--insecure")
         assert said.returncode == 130
         command = advised(last_line(said))
@@ -274,7 +274,7 @@ def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
     run = tmp_path / "run"
     asked = ("copriv", "simulate", records, "--in-memory")
     with monkeypatch.context() as patch:
-        patch.setattr("learner.commands.study._write_results", stop)
+        patch.setattr("learner.commands.run_start._write_results", stop)
         said = typed(*asked, "--out", run)
         assert (said.returncode, last_line(said)) == (
             130,
@@ -287,7 +287,7 @@ def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
             "type the same command again to start over"
         )
     with monkeypatch.context() as patch:
-        patch.setattr("learner.commands.study.write_settings", stop)
+        patch.setattr("learner.commands.run_start.write_settings", stop)
         said = typed(*asked, "--out", tmp_path / "gone")
     assert last_line(said).endswith(": type the same command again to start over")
     assert not (tmp_path / "gone").exists()
