@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,8 @@ def _found(settings: Path, run: Path) -> AtHome:
     from owner.at_home import evaluate_at_home  # noqa: PLC0415 (keeps --help quick)
     from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
-    if settings.is_dir() and run.suffix == ".toml":
+    # os.path says no of a path that is too long, where Path raises.
+    if os.path.isdir(settings) and run.suffix == ".toml":
         raise InputError(
             f"{settings}: is a folder; give OWNER.toml first and the run after it: {run} {settings}"
         )

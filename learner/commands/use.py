@@ -272,8 +272,8 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
       DoubtWarning: The common model is worse than that of the public records, or its noise
         protected nobody.
     """
-    _check_ending(out, form)
     refuse_to_replace(out, mark=MARKS[form], what=f"model exported to {form}")
+    _check_ending(out, form)
     model = _chosen(run, public=public)
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
