@@ -98,7 +98,9 @@ class Access:
         if token is not None:
             return self._by_token(token)
         if certificate is None and self._digests:
-            raise IdentityError("this owner wants a token of its learners; ask it for yours")
+            raise IdentityError(
+                "this owner wants a token of its learners; ask its officer for yours"
+            )
         # A name that has a token is not given for a certificate, unless the policy lists it.
         if certificate in self._digests and certificate not in self._policy.learners:
             raise IdentityError("this owner wants this learner's token; send it")

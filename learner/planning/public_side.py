@@ -160,10 +160,15 @@ def _check_loss(settings: StudySettings, feature_map: FeatureMap) -> None:
     """Refuse a loss of classes for a target of numbers, and the other way round."""
     if feature_map.is_classification != settings.loss_has_classes:
         classes = [name for name, kind in LOSSES.items() if kind.has_classes()]
+        cure = (
+            f"which has classes; take {' or '.join(classes)}, or leave features.positive out"
+            if feature_map.is_classification
+            else f"which is a number; {' and '.join(classes)} need features.positive, the value of "
+            "the target that is class +1"
+        )
         raise InputError(
             f"model.loss = {settings.model.loss!r} does not go with the target "
-            f"{feature_map.target_name!r}: {' and '.join(classes)} need features.positive, the "
-            "others none"
+            f"{feature_map.target_name!r}, {cure}"
         )
 
 

@@ -315,7 +315,7 @@ def _group_problems(settings: StudySettings) -> Sequence[str]:
         return ["groups: a group is empty; name at least one owner in each group"]
     if unknown:
         return [
-            f"groups: {unknown[0]!r} is no owner of this study; name its owners, which are "
+            f"groups: {unknown[0]!r} is not an owner of this study; name its owners, which are "
             f"{', '.join(names)}"
         ]
     if twice:
@@ -366,7 +366,7 @@ def _own_problems(settings: StudySettings) -> Sequence[str]:
             return ["learner.shows_model goes with learner.own; remove it"]
         return []
     if own not in {entry.name for entry in settings.owners}:
-        return [f"learner.own: {own!r} is no owner of this study; name one of its owners"]
+        return [f"learner.own: {own!r} is not an owner of this study; name one of its owners"]
     if settings.algorithm.initiative != "learner":
         return [
             'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '

@@ -223,7 +223,7 @@ def test_more_of_an_epsilon_is_worth_most_where_it_hides_many_records(
         (lambda t, tmp: t["forecast"].update(group_column="county"), "no column 'county'"),
         (lambda t, tmp: t["forecast"].update(groups={"beta": "west"}), "of group 'west'"),
         (lambda t, tmp: t["forecast"].pop("group_column"), "give forecast.group_column"),
-        (lambda t, tmp: t["forecast"].update(groups={"delta": "north"}), "'delta' is no owner"),
+        (lambda t, tmp: t["forecast"].update(groups={"delta": "north"}), "'delta' is not an owner"),
         (lambda t, tmp: t["forecast"].update(records={}), "number of records of beta is not known"),
         (lambda t, tmp: t["features"].update(public={"path": "nowhere.parquet"}), "no such file"),
         (lambda t, tmp: t["forecast"].update(availability=0.0), "forecast.availability"),

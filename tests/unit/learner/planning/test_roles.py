@@ -52,7 +52,7 @@ def rates(*values: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"groups": [["a", "x"]]}, ["groups", "'x' is no owner"]),
+        ({"groups": [["a", "x"]]}, ["groups", "'x' is not an owner"]),
         ({"groups": [["a", "b"], ["b", "c"]]}, ["groups", "'b' stands in two groups"]),
         ({"groups": [["a", "a"]]}, ["groups", "'a' stands in two groups"]),
         ({"groups": [[]]}, ["groups", "empty"]),
@@ -101,7 +101,7 @@ def rates(*values: float) -> list[dict[str, Any]]:
             {"algorithm": {"clocks": "records"}, "owners": rates(1, 2, 1, 1)},
             ["owners: b has a clock_rate", "algorithm.clocks"],
         ),
-        ({"learner": {"own": "x", "shows_model": True}}, ["learner.own", "'x' is no owner"]),
+        ({"learner": {"own": "x", "shows_model": True}}, ["learner.own", "'x' is not an owner"]),
         ({"learner": {"own": "a"}}, ["learner.own", "learner.shows_model", "without noise"]),
         ({"learner": {"shows_model": True}}, ["learner.shows_model", "learner.own"]),
         (
