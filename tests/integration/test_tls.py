@@ -152,13 +152,19 @@ def test_an_expired_owner_is_refused_and_does_not_even_start(serve_tls, tmp_path
     assert "copriv admit of its request renews it (copriv certs --renew, if that" in sentence
 
 
-def test_an_expired_learner_is_refused(serve_tls, tmp_path, monkeypatch):
+def beside_expired_learner(serve_tls, tmp_path, monkeypatch):
+    """The certificates' folder, and an owner that serves; only the learner's has expired."""
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
     owner_files = {path: path.read_bytes() for path in (folder / "owner-a").iterdir()}
     expired(folder, monkeypatch)
     for path, content in owner_files.items():
         path.write_bytes(content)
+    return folder, running
+
+
+def test_an_expired_learner_is_refused(serve_tls, tmp_path, monkeypatch):
+    folder, running = beside_expired_learner(serve_tls, tmp_path, monkeypatch)
     with pytest.raises(InputError, match=r"certificate\.pem has expired"):
         identity(folder / "learner")
     sentence = told(running, identity(folder / "learner", check=False))
@@ -343,12 +349,7 @@ def test_a_learner_shows_its_renewed_certificate_without_a_restart(
     serve_tls, tmp_path, monkeypatch
 ):
     """A run may outlive its certificate; an owner that comes back then is shown the new one."""
-    folder = certs(tmp_path / "certs")
-    running = serve_tls(folder / "owner-a")
-    owner_files = {path: path.read_bytes() for path in (folder / "owner-a").iterdir()}
-    expired(folder, monkeypatch)
-    for path, content in owner_files.items():
-        path.write_bytes(content)
+    folder, running = beside_expired_learner(serve_tls, tmp_path, monkeypatch)
     remote = reach(running, identity(folder / "learner", check=False))
     with pytest.raises(UntrustedError, match=r"certificate\.pem has expired"):
         remote.describe()
