@@ -304,8 +304,10 @@ def is_busy(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    # DuckDB has one class for all that its files may be, and no code.
-    return type(error).__module__.endswith("duckdb") and "Could not set lock" in str(error)
+    # DuckDB has one class for all that its files may be, and no code; a cell may be quoted in what
+    # it says of one, but never at its beginning.
+    is_its_own = type(error).__module__.endswith("duckdb")
+    return is_its_own and str(error).startswith("IO Error: Could not set lock")
 
 
 def _has_log(path: Path) -> bool:

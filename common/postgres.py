@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import takewhile
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -29,8 +30,8 @@ CONNECT_SECONDS = 30
 # Between two looks for a signal.
 LOOK_SECONDS = 0.5
 
-# What the client library says of a server that is not there, and the server itself where it takes
-# nobody at the moment or ends a connection: no code is told before there is one, nor of its rows.
+# What is said where no connection comes about, by the client library of a server that is not there,
+# and by the server itself where it takes nobody at the moment: no code is told before there is one.
 _AWAY = (
     "Is the server running",
     "Connection reset",
@@ -44,7 +45,11 @@ _AWAY = (
     "too many connections",
     "connection slots are reserved",
     "the database system is",
-    "terminating connection",
+)
+# How it begins where a connection has ended.
+_ENDED = (
+    *("FATAL", "PANIC", "server closed the connection", "could not receive data from server"),
+    *("SSL connection has been closed", "SSL SYSCALL error", "no connection to the server"),
 )
 # States in which the same may go well later: of the connection, of a transaction that gave way to
 # another, of what the server is short of, of what is locked, and of an operator who ended it.
@@ -181,11 +186,17 @@ class _Session:
 
 def is_away(error: Exception) -> bool:
     """Whether a server is not there, or answers nobody for now."""
-    said = str(error)
-    if "[libpq]" not in said:
+    _, libpq, said = str(error).partition("[libpq] ")
+    if not libpq:
         return False
-    state = getattr(error, "sqlstate", None)
-    return state.startswith(_PASSING_STATES) if state else any(sign in said for sign in _AWAY)
+    if state := getattr(error, "sqlstate", None):
+        return bool(state.startswith(_PASSING_STATES))
+    if said.startswith("Failed to connect"):
+        return any(sign in said for sign in _AWAY)
+    # No code is told of rows either, and the server may quote a cell: two blanks are before what it
+    # says, and what the client library was about before that.
+    steps = takewhile(lambda step: not step.startswith(" "), said.split(": "))
+    return any(step.startswith(_ENDED) for step in steps)
 
 
 def _next_of(reader: Any) -> pa.RecordBatch | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import InputError, UnreachableError
+from common.postgres import is_away
 from common.tables import TablePlace, TableSource, read_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,9 +57,9 @@ def table(postgres) -> Iterator[Callable[[str], None]]:
             cursor.execute(f"drop schema {name} cascade")
 
 
-def cells(**where: str) -> list[str]:
+def cells(what: str = "*", **where: str) -> list[str]:
     """The cells of the table, as others on this server find it."""
-    query = f"select * from copriv_test_{os.getpid()}_{threading.get_ident()}.cells"
+    query = f"select {what} from copriv_test_{os.getpid()}_{threading.get_ident()}.cells"
     place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=query)
     source = TableSource(where=where) if where else TableSource()
     found = read_table(source, base=Path(), default=place)
@@ -194,6 +195,30 @@ def test_a_server_that_ends_a_query_may_be_asked_again(table):
     place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=f"select 1 as n where {ends}")
     with pytest.raises(UnreachableError, match=r"cannot be read now: .*terminating"):
         read_table(TableSource(), base=Path(), default=place)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["terminating connection", "FATAL:  terminating connection", "x: FATAL", "[libpq] FATAL"],
+)
+def test_no_cell_says_that_its_server_is_away(table, cell):
+    """An owner is started again where its server is away, and not where a cell is no number."""
+    table("create table cells (n integer, v text)")
+    table(f"insert into cells values (1, '{cell}')")
+    with pytest.raises(InputError, match="invalid input syntax"):
+        cells("v::integer as v")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[libpq] Execution error [PGRES_FATAL_ERROR]: FATAL:  terminating connection due to",
+        "[libpq] PQgetCopyData() failed: server closed the connection unexpectedly",
+        "IO: [libpq] Failed to execute query: could not begin COPY: server closed the connection",
+    ],
+)
+def test_a_connection_that_ends_in_the_middle_may_be_asked_for_again(said):
+    assert is_away(OSError(said))
 
 
 def test_an_owner_whose_database_is_away_is_started_again(tmp_path):

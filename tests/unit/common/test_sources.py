@@ -453,6 +453,15 @@ def test_a_database_that_others_write_to_may_be_read_later(tmp_path, database):
     assert len(read(tmp_path, database, query="select * from loans")) == len(ROWS)
 
 
+def test_no_cell_says_that_another_program_writes_to_its_database(tmp_path):
+    """An owner is started again where its file is locked, and not where a cell is no number."""
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(tmp_path / "cells.duckdb") as opened:
+        opened.execute("create table cells as select 'IO Error: Could not set lock on file' as v")
+    with pytest.raises(InputError, match="Could not convert string"):
+        read(tmp_path, "cells.duckdb", query="select v::integer as v from cells")
+
+
 def test_a_log_that_has_no_place_beside_a_database_is_told_of(tmp_path):
     with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
         opened.execute("pragma journal_mode = wal")
