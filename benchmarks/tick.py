@@ -4,7 +4,8 @@ Everything is measured by turns in one run, on the same disk and over loopback: 
 loop with three owner processes, which charge each response strictly or in blocks, as a study runs
 (owners are asked ahead of their turn) and with one owner asked at a time, and two floors: a stream
 of gRPC that echoes p doubles, and one that first commits them (WAL, synchronous = FULL). Each turn
-is a batch of ticks or echoes, and its mean; tables say medians of these. From 1,000 coordinates on
+is a batch of ticks or echoes, and its mean; tables say medians of these. A batch is long, so little
+can be put off until the rest after it: noise drawn ahead, the journal. From 1,000 coordinates on
 the owners' noise comes from a seed, since an exact draw takes 6 us and would be all that is seen:
 python benchmarks/noise_ahead.py.
 
@@ -70,9 +71,9 @@ BARS = {
 RECORDS = 20
 SECURE_UP_TO = 100
 RESPONSES = 100_000
-BATCH = 30
+BATCH = 300
 UNCOUNTED = 6
-TURNS = 24
+TURNS = 12
 SERVICE = "bench.Echo"
 
 Lane = Callable[[int], float]
