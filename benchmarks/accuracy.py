@@ -202,6 +202,7 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
         return np.maximum(world.evaluation.relative_fitness(models), 0.0)
 
     rows = _rows(case, proposal, predicted, float(measured(proposal).mean()), world)
+    rows["least_ratio"] = least_ratio(family, world)
     if decision.way is None:
         return rows
     reached = {}
@@ -254,6 +255,14 @@ def _rows(
     )
 
 
+def least_ratio(family: Family, world: World) -> float:
+    """The owners' least fitness over that of the public records: relative fitness is measured in
+    the one, and nothing but the other is known before.
+    """
+    public = PROBLEM.fitness(PROBLEM.optimum(family.public), family.public)
+    return world.evaluation.fitness_optimal / public
+
+
 def judge_pick(picked: str, reached: Mapping[str, Vector]) -> tuple[bool, bool, float]:
     """How the way that was picked stands beside the best one, by relative fitness in the runs of
     each: whether no other is better by more than ``CLOSE``; the same, but for another that is
@@ -276,7 +285,7 @@ def overall(rows: pd.DataFrame) -> str:
     text = (
         f"{len(studies)} studies: median error {error.median():.3f}, "
         f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
-        "verdicts right."
+        f"verdicts right. {_by_least_fitness(studies)}"
     )
     if "picked_best" not in studies or not (chose := studies["picked_best"].dropna()).size:
         return text
@@ -285,6 +294,18 @@ def overall(rows: pd.DataFrame) -> str:
         f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}, and "
         f"one that {ERRORS:g} standard errors do not tell from it in {level.mean():.0%}; what it "
         f"took was at most {worst:.2g} times worse."
+    )
+
+
+def _by_least_fitness(studies: pd.DataFrame) -> str:
+    """How much of the error is that of the unit in which relative fitness is measured."""
+    said = []
+    for family, own in studies.groupby("family"):
+        error = (own["error"] - np.log10(own["least_ratio"])).abs()
+        said.append(f"{own['least_ratio'].median():.2f} ({family}; {error.median():.3f})")
+    return (
+        "The owners' least fitness is so many times that of the public records, in the median, and "
+        f"this the median error if it had been known: {', '.join(said)}."
     )
 
 

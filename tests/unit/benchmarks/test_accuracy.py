@@ -86,8 +86,10 @@ def test_a_pick_is_judged_strictly_and_by_what_runs_can_tell(
 def test_both_counts_of_picks_are_told(accuracy):
     rows = pd.DataFrame(
         {
+            "family": "loans",
             "seed": [1, 2, 3, 4],
-            "error": 0.0,
+            "error": np.log10([1.5, 2.0, 3.0, 2.0]),
+            "least_ratio": 2.0,
             "clear": True,
             "forecast_gains": True,
             "measured_gains": True,
@@ -97,5 +99,8 @@ def test_both_counts_of_picks_are_told(accuracy):
         }
     )
     told = accuracy.overall(rows)
+    assert "median error 0.301" in told
+    # |log10(1.5 / 2)|, 0, |log10(3 / 2)|, 0.
+    assert "known: 2.00 (loans; 0.062)" in told
     assert "Auto took the best way in 33% of 3" in told
     assert "do not tell from it in 67%; what it took was at most 2 times worse" in told
