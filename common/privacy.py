@@ -16,7 +16,6 @@ from fractions import Fraction
 from common.domain import Domain
 from common.releases import release_of
 from common.terms import StudyTerms
-from common.texts import number_words
 
 __all__ = [
     "NoisePlan",
@@ -52,6 +51,7 @@ _AMOUNT = re.compile(r"[0-9]{1,200}(/[0-9]{1,200})?", re.ASCII)
 LONGEST_FRACTION = 6
 SHOWN_DIGITS = 6
 THOUSAND, MILLION = 1e3, 1e6
+FACTOR_DIGITS = 3
 
 
 def l1_sensitivity(*, gradient_bound: float, num_records: int) -> float:
@@ -342,14 +342,14 @@ def epsilon_in_words(epsilon: Fraction | float) -> str:
     """What an epsilon promises, for people who sign.
 
     >>> epsilon_in_words(Fraction(1))
-    'seeing all answers changes the odds of a guess about one record by a factor of at most 2.7'
+    'seeing all answers changes the odds of a guess about one record by a factor of at most 2.72'
     >>> epsilon_in_words(10.0)
-    'hardly any protection: the odds of a guess about one record may change by a factor of 22,026'
+    'hardly any protection: the odds of a guess about one record may change by a factor of 22,027'
     """
     if math.isinf(epsilon):
         return "nothing is promised: these records were asked without noise"
     times = math.exp(min(float(epsilon), 700.0))
-    factor = number_words(times, 2) if times < MILLION else "more than a million"
+    factor = _at_most(times) if times < MILLION else "more than a million"
     if times < THOUSAND:
         return (
             "seeing all answers changes the odds of a guess about one record by a factor of at "
@@ -359,3 +359,15 @@ def epsilon_in_words(epsilon: Fraction | float) -> str:
         "hardly any protection: the odds of a guess about one record may change by a factor of "
         f"{factor}"
     )
+
+
+def _at_most(times: float) -> str:
+    """A factor of three digits, or a whole number, that is never below it.
+
+    >>> [_at_most(math.exp(epsilon)) for epsilon in (0.1, 3.0, 5.0, 10.0)]
+    ['1.11', '20.1', '149', '22,027']
+    """
+    if times >= THOUSAND:
+        return f"{math.ceil(times):,}"
+    context = Context(prec=FACTOR_DIGITS, rounding=ROUND_CEILING)
+    return str(context.create_decimal_from_float(times))

@@ -10,6 +10,7 @@ import pytest
 from common.domain import Domain
 from common.privacy import (
     as_decimal,
+    epsilon_in_words,
     epsilon_per_response,
     in_short,
     l1_sensitivity,
@@ -174,3 +175,10 @@ def test_a_budget_that_is_shown_is_never_rounded_in_the_owners_disfavour():
 def test_a_budget_as_people_type_it_is_shown_as_it_is(typed):
     for up in (False, True):
         assert in_short(Fraction(typed), up=up) == typed
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0, 5.0, 6.9, 7.0, 10.0, 13.8])
+def test_the_factor_that_people_sign_is_never_below_the_true_one(epsilon):
+    said = epsilon_in_words(epsilon).rpartition(" ")[2]
+    factor = float(said.replace(",", ""))
+    assert math.exp(epsilon) <= factor <= 1.01 * math.exp(epsilon)

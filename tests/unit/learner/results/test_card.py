@@ -19,7 +19,7 @@ from learner.results.verdict_words import verdict_lines
 def test_a_card_says_what_each_owner_was_promised(make_model, summary):
     text = card_text(summary(), make_model())
     assert "For north, who spent epsilon 0.5 (strong protection)" in text
-    assert "by a factor of at most 1.6" in text
+    assert "by a factor of at most 1.65" in text
     assert "For south, who spent epsilon 8 (weak protection)" in text
     assert "| north | 1,200 | 0.5 | 0.5 | 3 |" in text
     assert "Nobody has measured it" in text
