@@ -53,9 +53,9 @@ def default_of(key: Key) -> str:
     """A key's default as TOML has it, or what there is instead."""
     if key.field.is_required():
         return "must be given"
-    value = key.field.get_default(call_default_factory=True)
     if key.section is not None:
         return "" if not key.repeats else "none"
+    value = key.field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined or value in ((), {}):
         return "none"
     return as_toml(value)

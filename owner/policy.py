@@ -256,7 +256,8 @@ class OwnerSettings(Settings):
         """How many threads add up the records, and draw noise."""
         return usable_threads() if self.threads == "auto" else self.threads
 
-    @field_validator("ledger", mode="before")
+    # Editors are told of both forms.
+    @field_validator("ledger", mode="before", json_schema_input_type=LedgerSettings | str)
     @classmethod
     def _ledger_is_a_file_or_a_table(cls, given: object) -> object:
         return {"path": given} if isinstance(given, str | Path) else given

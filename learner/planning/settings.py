@@ -119,7 +119,7 @@ class StudySettings(Settings):
     data: DataSettings = DataSettings()
     features: FeatureSettings
     model: ModelSettings
-    algorithm: AlgorithmSettings
+    algorithm: AlgorithmSettings = Field(default_factory=AlgorithmSettings)
     privacy: PrivacySettings
     network: NetworkSettings = NetworkSettings()
     forecast: ForecastSettings = ForecastSettings()
@@ -139,7 +139,7 @@ class StudySettings(Settings):
         # A misspelt profile is one mistake: what is left out beside it is none.
         is_published = table.get("profile") == "published"
         if is_published or not all(isinstance(part, dict) for part in sections):
-            return table
+            return {"algorithm": {}} | table
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import jsonschema
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from common.config import read_toml
 from common.setting_keys import keys_of
@@ -49,6 +51,48 @@ def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example):
     table["privacy"]["epsylon"] = 1
     with pytest.raises(jsonschema.ValidationError, match="epsylon"):
         jsonschema.validate(table, schema)
+
+
+def whole_files() -> list[tuple[str, type, dict]]:
+    """Every complete settings file that the documents and the deployment show."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [
+        (page.name, text)
+        for page in pages
+        for text in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    ]
+    deployed = [*ROOT.glob("deploy/compose/*.toml"), *ROOT.glob("deploy/kubernetes/*.toml")]
+    texts += [(str(file.relative_to(ROOT)), file.read_text()) for file in deployed]
+    shown = [(name, tomllib.loads(text)) for name, text in texts]
+    kinds = {"policy": OwnerSettings, "privacy": StudySettings}
+    return [
+        (name, kind, table) for name, table in shown for key, kind in kinds.items() if key in table
+    ]
+
+
+@pytest.mark.parametrize(("name", "kind", "table"), whole_files(), ids=lambda x: str(x)[:40])
+def test_the_editors_schema_takes_the_files_that_documents_show(name, kind, table):
+    jsonschema.validate(table, json.loads(json_schema(kind)))
+
+
+def test_a_study_needs_no_algorithm_unless_it_is_a_published_one():
+    schema = json.loads(json_schema(StudySettings))
+    table = read_toml(ROOT / "examples" / "hospitals.toml")
+    del table["algorithm"]
+    jsonschema.validate(table, schema)
+    assert "algorithm" not in schema["required"]
+    assert StudySettings.model_validate(table).algorithm.name == "auto"
+    with pytest.raises(ValidationError, match="expected horizon = NUMBER"):
+        StudySettings.model_validate(table | {"profile": "published"})
+
+
+@pytest.mark.parametrize("ledger", ["ledger.sqlite", {"path": "ledger.sqlite", "block": 64}])
+def test_the_editors_schema_takes_a_ledger_that_is_a_file_or_a_table(ledger):
+    schema = json.loads(json_schema(OwnerSettings))
+    table = read_toml(ROOT / "deploy" / "compose" / "montefiore.toml") | {"ledger": ledger}
+    jsonschema.validate(table, schema)
+    with pytest.raises(jsonschema.ValidationError, match="blocks"):
+        jsonschema.validate(table | {"ledger": {"blocks": 64}}, schema)
 
 
 def test_a_key_is_explained_where_it_is_typed(typed):
