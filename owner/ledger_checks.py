@@ -86,7 +86,8 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
         raise LedgerError(
             f"{path}: the ledger belongs to other records than the shard; the budget is "
             "of the records, so restore them; where rows were added, data.rows or data.where "
-            "selects those it belongs to, and only rows that never answered may have a new ledger"
+            "selects those it belongs to; where rows were erased or corrected, begin a new ledger "
+            "and lower policy.epsilon_lifetime for good by what this one shows as spent"
         )
 
 

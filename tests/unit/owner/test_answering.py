@@ -32,6 +32,7 @@ from owner.answering import DataOwner
 from owner.core import EXACT, Shard, exact_answer
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
 from owner.studies import OPEN_STUDIES
 
@@ -360,8 +361,10 @@ def test_ledger_belongs_to_the_shard(open_owner, make_terms, table_maker):
         records.iloc[::-1],
         records.rename(columns=str.upper),
     ):
-        with pytest.raises(Exception, match="belongs to other records"):
+        with pytest.raises(LedgerError, match="belongs to other records") as refused:
             open_owner(records=other, pinned=None)
+        # A record that has to be erased is none that can be restored.
+        assert "erased or corrected, begin a new ledger and lower" in str(refused.value)
 
 
 def test_noise_scale_is_theorem_1(open_owner, make_terms):
