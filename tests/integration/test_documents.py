@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import re
 import shutil
@@ -13,6 +14,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
+from common.privacy import epsilon_in_words
+from common.setting_keys import keys_of
+from learner.planning.settings import StudySettings
+from learner.results.verdict_words import strength
+from owner.policy import OwnerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,6 +70,46 @@ def test_links_of_the_documents_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor of a heading, as hosts of repositories make it."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.lstrip("# "))
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+def test_anchors_of_the_documents_lead_to_a_heading():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+    for page in pages:
+        for name, anchor in re.findall(r"\]\(([^):#]*)#([^)]+)\)", page.read_text()):
+            target = page.parent / name if name else page
+            headings = re.findall(r"^#+ .+$", target.read_text(), re.MULTILINE)
+            assert anchor in map(anchor_of, headings), f"{page.name}: {name}#{anchor}"
+
+
+def test_the_documents_name_only_settings_that_there_are():
+    known = {key.path for kind in (StudySettings, OwnerSettings) for key in keys_of(kind)}
+    tables = "|".join(sorted({path.partition(".")[0] for path in known if "." in path}))
+    files = {"json", "toml", "sqlite", "html", "png"}
+    named = {
+        (page.name, key)
+        for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+        for key in re.findall(rf"`((?:{tables})\.[a-z_]+)\b(?!\.)", page.read_text())
+        if key.partition(".")[2] not in files and page.name not in {"messages.md", "settings.md"}
+    }
+    assert len(named) > 60
+    assert {(page, key) for page, key in named if key not in known} == set()
+
+
+def test_the_page_to_sign_tells_what_an_epsilon_bounds():
+    page = (ROOT / "docs/signing.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| (\w+) \| ([\d.,]+) \| ([\d.]+) % \|$", page, re.MULTILINE)
+    assert len(rows) == 4
+    for epsilon, called, factor, guess in rows:
+        assert strength(float(epsilon)) == called
+        assert epsilon_in_words(float(epsilon)).endswith(f" {factor}")
+        odds = math.exp(float(epsilon)) / 9
+        assert 0 <= float(guess) - 100 * odds / (1 + odds) < 1
 
 
 def test_no_other_distribution_claims_our_import_names():
