@@ -161,12 +161,12 @@ def _coded(graph: Graph, rule: ColumnRule, text: str) -> str:
 
 
 def _is_number(key: str) -> bool:
-    """Whether a category's key is a number in its one spelling."""
-    try:
-        float(key)
-    except ValueError:
-        return False
-    return key[-1].isdigit() or key.lstrip("-") == "inf"
+    """Whether a category's key is a number, as the graph finds it in a text.
+
+    Python's own ``float`` takes more for one: it leaves out the line of "18_24", and reads the
+    digits of every script.
+    """
+    return re.fullmatch(NUMBER, key, re.ASCII) is not None
 
 
 def _number_in(graph: Graph, word: str, second: str) -> tuple[str, str]:

@@ -175,7 +175,7 @@ def _spellings(key: str) -> list[str]:
     >>> _spellings("1"), _spellings("New York")
     (['1', '1.0', 'true', 'True', 'TRUE'], ['New York'])
     """
-    if not key.removeprefix("-").isdigit():
+    if not (key.isascii() and key.removeprefix("-").isdigit()):
         return [key]
     truth = {"1": ["true", "True", "TRUE"], "0": ["false", "False", "FALSE"]}
     return [key, f"{key}.0", *truth.get(key, [])]

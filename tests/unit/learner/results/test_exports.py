@@ -200,6 +200,27 @@ def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model,
     np.testing.assert_allclose(found, [read[0], *[read[4]] * 4], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["onnx", "sql"])
+def test_a_category_that_only_python_takes_for_a_number_is_a_text(make_model, form):
+    """Such as an age group: float("18_24") is 1824."""
+    names = ["18_24", "1824", "\u0667", "7", "\u00b2", "\u00b2.0", "\u0667.0"]
+    model = make_model(columns=["grade"])
+    codes = {name: 1.0 + place / 7.0 for place, name in enumerate(names[:5])}
+    rule = model.feature_map.columns[0].model_copy(update={"codes": codes, "unknown": 0.5})
+    feature_map = model.feature_map.model_copy(update={"columns": (rule,)})
+    told = replace(model, feature_map=feature_map)
+    table = pd.DataFrame({"grade": names})
+    wanted = told.predictions(table, where="table")["prediction"]
+    assert len(set(wanted)) == 6
+    if form == "onnx":
+        found = run_onnx(onnx_bytes(told), table, told)["prediction"]
+    else:
+        with closing(sqlite3.connect(":memory:")) as database, database:
+            table.to_sql("records", database, index=False)
+            found = pd.read_sql_query(sql_query(told), database)["prediction"]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
 def test_a_category_ends_its_text_in_no_database(make_model):
     r"""In some of them, \\' is a quotation mark within a text, and the next one ends it."""
     model = make_model()
