@@ -47,3 +47,27 @@ def test_features_of_very_different_size_and_columns_that_repeat_are_no_trouble(
     theta = least_hinge(Z, np.ones(n), weight=0.0, box=box)
     assert np.abs(theta).max() <= box
     assert np.mean(np.maximum(0.0, 1.0 - Z @ theta)) <= least_value(Z, box) + 1e-8
+
+
+# Shards at which the quick way ends at a wall, up to a third above the least value.
+@pytest.mark.parametrize("case", [14, 24, 103])
+@pytest.mark.parametrize("weight", [0.0, 1e-6, 1e-5])
+def test_a_few_records_that_are_far_longer_than_the_others_leave_the_model_the_best(case, weight):
+    rng = np.random.default_rng([2, case])
+    n, p, box = 1000, int(rng.integers(2, 12)), float(rng.choice([10.0, 100.0, 1000.0]))
+    x = np.clip(rng.normal(size=(n, p)) ** 5, -50.0, 50.0)
+    x[:, -1] = 1.0
+    shown = x @ rng.normal(size=p) + rng.normal(size=n) * rng.choice([1.0, 10.0])
+    Z = x * np.where(shown > 2.0, 1.0, -1.0)[:, None]
+    theta = least_hinge(Z, np.ones(n), weight=weight, box=box)
+    assert np.abs(theta).max() <= box
+    assert _value(Z, theta, weight) <= least_value(Z, box) * (1 + 1e-9) + weight * p * box**2
+    # None of many on all ways out of it is better, and the value is convex.
+    away = rng.normal(size=(500, p)) * box * 10.0 ** rng.uniform(-6, 0, (500, 1))
+    others = [_value(Z, one, weight) for one in np.clip(theta + away, -box, box)]
+    assert min(others) >= _value(Z, theta, weight) * (1 - 1e-9)
+
+
+def _value(Z: np.ndarray, theta: np.ndarray, weight: float) -> float:
+    """What the model is to make small."""
+    return float(weight * theta @ theta + np.mean(np.maximum(0.0, 1.0 - Z @ theta)))
