@@ -21,9 +21,11 @@ from learner.results.onnx_graph import Graph
 __all__ = ["onnx_bytes"]
 
 MISSING = rf"(?i)\s*(?:{'|'.join(map(re.escape, sorted(missing_texts())))})\s*"
-PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?"
+# Of a number that no double holds runtimes make no infinity, but end: it is read as a text.
+DIGITS, EXPONENT = "[0-9]{1,100}", "e[+-]?(?:0{0,2}[0-9]{1,2}|0?1[0-9]{2})"
+PLAIN = rf"(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:{EXPONENT})?|inf(?:inity)?"
 NUMBER = rf"(?i)[+-]?(?:{PLAIN})"
-THOUSANDS = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"
+THOUSANDS = rf"[+-]?[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.(?:{DIGITS})?)?"
 ISO = (
     r"\s*[0-9]{4}-[0-9]{1,2}(?:-[0-9]{1,2})?(?:[Tt ][0-9:.+Zz-]*)?\s*",
     r"\s*[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\s*",

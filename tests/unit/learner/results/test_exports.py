@@ -71,6 +71,8 @@ CATEGORIES = (
     *("A", "a", "New York", " New  York ", "New York City", "new york", "B", "St. John's", "NULL"),
     *("7", "7.0", "+7", "70e-1", "1,204", "1204.0", "1,204.", "12e0", "-7", "inf", "true", "False"),
     *("", " ", "NA", "n/a", "-", ".", "#N/A", "<na>", "0", "-0", "7 months", "1,20", "٧"),
+    # Beyond what a double holds, where runtimes end instead of a prediction.
+    *("12E345", "1e-400", "7" * 400, "0." + "0" * 400 + "7", "7e199", "7e0007"),
 )
 
 
