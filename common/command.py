@@ -27,7 +27,7 @@ from common.extras import needing_extras
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.places import check_typed
-from common.texts import printable
+from common.texts import number_hint, printable
 from common.typed_paths import A_FILE, A_FOLDER
 
 __all__ = [
@@ -116,7 +116,8 @@ def checked_option(option: str, typed: Typed, check: Callable[[Typed], Meant]) -
     try:
         return check(typed)
     except ValueError as error:
-        raise InputError(f"{option}: got {typed!r}, {error}") from None
+        hint = number_hint(str(typed)) if "number" in str(error) else ""
+        raise InputError(f"{option}: got {typed!r}, {error}{hint}") from None
 
 
 def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

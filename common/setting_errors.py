@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from common.setting_keys import Key, keys_of
 from common.suggestions import did_you_mean, nearest
-from common.texts import printable
+from common.texts import number_hint, printable
 
 __all__ = ["as_toml", "first_fault", "sentences"]
 
@@ -39,8 +39,6 @@ _NUMBERS = {
     *("int_type", "int_parsing", "float_type", "float_parsing"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
 }
-# A number as people of many countries write it.
-_COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
 _TABLES = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -137,8 +135,8 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
         problem = re.sub(r"^expected (greater|less) than", r"expected a number \1 than", problem)
         # As TOML writes it.
         problem = re.sub(r"\bFalse$", "false", problem)
-    if "number" in problem and _COMMA.fullmatch(str(detail["input"])):
-        problem += "; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"
+    if "number" in problem:
+        problem += number_hint(str(detail["input"]))
     return f"{key}: {got}{problem}" if key else problem
 
 

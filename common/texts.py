@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 __all__ = [
@@ -11,12 +12,16 @@ __all__ = [
     "counted",
     "first_few",
     "named",
+    "number_hint",
     "number_words",
     "percent_words",
     "printable",
     "shortened",
 ]
 
+# Numbers as people of many countries write them.
+_COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
+_PERCENT = re.compile(r"[+-]?[0-9][0-9.,]* ?%", re.ASCII)
 # Larger numbers are written with an exponent.
 MOST_WRITTEN_OUT = 1e15
 # A status has room for some thousand bytes.
@@ -84,6 +89,19 @@ def named(names: Sequence[str], most: int = 5) -> str:
     ('age, aaaaa', 'age and 1 more')
     """
     return first_few([printable(name, LONGEST_NAME) for name in names], most)
+
+
+def number_hint(typed: str) -> str:
+    """How to write a number that has commas or a percent sign; empty for any other text.
+
+    >>> number_hint("1,5")
+    '; write a number without commas, 1,000 as 1000 and 0,5 as 0.5'
+    >>> number_hint("50 %"), number_hint("1.5"), number_hint("1, 2")
+    ('; write a number without %, 50% as 0.5', '', '')
+    """
+    if _COMMA.fullmatch(typed):
+        return "; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"
+    return "; write a number without %, 50% as 0.5" if _PERCENT.fullmatch(typed) else ""
 
 
 def number_words(value: float, digits: int = 3) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
-from common.texts import first_few, printable
+from common.texts import first_few, number_hint, printable
 
 __all__ = ["parsed", "read_toml"]
 
@@ -16,6 +16,9 @@ __all__ = ["parsed", "read_toml"]
 LARGEST_TEXT = 64 * 2**20
 # How the names of tables end that somebody may give in the place of settings.
 _TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".xlsx", ".duckdb", ".sqlite", ".db")
+# Where Python's reader stopped, and what stands there after a key, without a comment.
+_LINE = re.compile(r"\(at line ([0-9]+),", re.ASCII)
+_VALUE = re.compile(r"[^=#]*+=[ \t]*+([^ \t\r#]++(?:[ \t]?%)?)[ \t\r]*+(?:#.*+)?", re.ASCII)
 # So many of a folder's settings files are named.
 NAMED = 3
 # Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
@@ -40,6 +43,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
       InputError: The file is missing, unreadable, endless or not TOML.
     """
+    text = ""
     try:
         # A pipe is read, too: a shell puts one in the place of a typed file.
         # Some editors begin a text with a byte order mark, which nobody sees.
@@ -59,7 +63,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path}: lists or tables are nested too deeply; write fewer levels"
         ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: {_why_not(path, error)}") from None
+        raise InputError(f"{path}: {_why_not(path, text, error)}") from None
     except ValueError:
         raise InputError(
             f"{path}: a whole number has thousands of digits; write a smaller one"
@@ -86,7 +90,7 @@ def parsed(text: str) -> dict[str, Any]:
     return table
 
 
-def _why_not(path: Path, error: ValueError) -> str:
+def _why_not(path: Path, text: str, error: ValueError) -> str:
     """Why a file is no TOML, and what to do."""
     if path.name.lower().endswith(_TABLES):
         return (
@@ -95,7 +99,19 @@ def _why_not(path: Path, error: ValueError) -> str:
         )
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8; save it as UTF-8, or give a TOML file"
-    return f"not valid TOML: {printable(error)}; correct that place"
+    return f"not valid TOML: {printable(error)}; correct that place{_number_hint(text, error)}"
+
+
+def _number_hint(text: str, error: ValueError) -> str:
+    """How a number is written, where TOML ends at the comma or the percent sign of one.
+
+    >>> _number_hint("epsilon = 0,5", ValueError("Expected newline (at line 1, column 12)"))
+    '; write a number without commas, 1,000 as 1000 and 0,5 as 0.5'
+    """
+    stopped = _LINE.search(str(error))
+    line = text.split("\n")[int(stopped[1]) - 1] if stopped else ""
+    value = _VALUE.fullmatch(line)
+    return number_hint(value[1]) if value else ""
 
 
 def _settings_in(folder: Path) -> str:

@@ -107,7 +107,11 @@ class Bounded(Settings):
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("share=90%", "got '90%', expected a number above 0 and at most 1"),
+        (
+            "share=90%",
+            "got '90%', expected a number above 0 and at most 1; "
+            "write a number without %, 50% as 0.5",
+        ),
         ("share=90", "got 90, expected a number above 0 and at most 1"),
         ("share=0", "got 0, expected a number above 0 and at most 1"),
         ("many=99", "got 99, expected a whole number from 1 to 64"),
@@ -115,7 +119,7 @@ class Bounded(Settings):
         ("many=1.5", "got 1.5, expected a whole number without a point"),
         ("many=1,000", "from 1 to 64; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"),
         ("any=0", "got 0, expected a number greater than 0"),
-        ("share_of.usa=90%", "share_of.usa: got '90%', expected a number above 0 and at most 1"),
+        ("share_of.usa=90%", "above 0 and at most 1; write a number without %, 50% as 0.5"),
         ("share_of.usa=90", "share_of.usa: got 90, expected a number above 0 and at most 1"),
         ("many_of.usa=99", "many_of.usa: got 99, expected a whole number from 1 to 64"),
     ],

@@ -33,6 +33,25 @@ def test_a_file_as_an_editor_of_windows_saves_it_is_read(tmp_path):
     assert read_toml(path) == {"name": "Zürich", "seed": 1}
 
 
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        ("0,5", "; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"),
+        ("1,000  # responses", "; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"),
+        ("50%", "; write a number without %, 50% as 0.5"),
+        ("50 %\r", "; write a number without %, 50% as 0.5"),
+        ("[1, 2", ""),
+        ("0,5 1", ""),
+    ],
+)
+def test_a_number_that_is_none_in_toml_is_told_how_to_be_written(tmp_path, number, hint):
+    path = tmp_path / "owner.toml"
+    path.write_bytes(f"name = 'a'\nepsilon = {number}\nother = 1\n".encode())
+    with pytest.raises(InputError) as refused:
+        read_toml(path)
+    assert str(refused.value).endswith(f"; correct that place{hint}")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     path = tmp_path / "study.toml"
