@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 from common.texts import first_few
 
-__all__ = ["Name", "check_name", "learner_words", "places_of", "repeated"]
+__all__ = [
+    "Name",
+    "check_name",
+    "learner_words",
+    "name_of_table",
+    "nearest_letters",
+    "places_of",
+    "repeated",
+]
 
 NAME_RULE = "letters a-z, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -39,6 +49,33 @@ def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
     if len(name) > longest or name in {".", ".."} or not _CHARACTERS.fullmatch(plain):
         raise ValueError(f"expected a name of up to {longest} {_rule(also)}")
     return name
+
+
+def nearest_letters(text: str) -> str:
+    """A text in letters of ASCII, as people without the others would write it.
+
+    >>> nearest_letters("Évry, Großhadern")
+    'Evry, Grosshadern'
+    """
+    known = "".join(c if c.isascii() else c.casefold() if c.islower() else c for c in text)
+    return unicodedata.normalize("NFKD", known).encode("ascii", "ignore").decode()
+
+
+def name_of_table(table: str, *, otherwise: str) -> str:
+    """A name for what is made of a table, from its path or env:NAME.
+
+    Args:
+      table: As it was typed.
+      otherwise: The name, if nothing of it can be one.
+
+    >>> name_of_table("data/séjours 2023.csv", otherwise="owner")
+    'sejours-2023'
+    >>> name_of_table("..", otherwise="owner")
+    'owner'
+    """
+    stem = Path(table).name.split(".")[0].removeprefix("env:").removeprefix("file:")
+    plain = re.sub(r"[^A-Za-z0-9_-]", "-", nearest_letters(stem), flags=re.ASCII)
+    return plain.strip("-")[:60] or otherwise
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import click
 
 from common.command import as_listed, ask, out_file
 from common.config import parse_epsilon
+from common.names import name_of_table
 from common.texts import counted, named, printable
 from common.typed_tables import reading_options, typed_place
 
@@ -97,7 +98,7 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     for line in notes:
         click.echo(f"note: {printable(line)}")
     checks: dict[str, tuple[str, Callable[[str], object]]] = {
-        "name": (Path(table).name.split(".")[0], checked_name),
+        "name": (name_of_table(table, otherwise="owner"), checked_name),
         "epsilon_per_study": ("1", partial(checked_budget, "--epsilon-per-study")),
         "epsilon_lifetime": ("3", lambda it: checked_lifetime(it, typed["epsilon_per_study"])),
     }

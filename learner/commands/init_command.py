@@ -13,7 +13,7 @@ import click
 from common.command import as_listed, ask, console, out_folder
 from common.errors import InputError
 from common.files import whole_folder
-from common.names import check_name
+from common.names import name_of_table
 from common.texts import (
     LONGEST_NAME,
     LONGEST_NOTE,
@@ -113,7 +113,7 @@ def init(
     from learner.commands.init import write_study  # noqa: PLC0415 (keeps --help quick)
     from learner.commands.raw_tables import Choices, checked_folder, open_session  # noqa: PLC0415
 
-    folder = out or Path(_name(table))
+    folder = out or Path(name_of_table(table, otherwise="study"))
     checked_folder(folder)
     session = open_session(typed_place(table, typed))
     click.echo(f"{table}: {counted(session.look.num_records, 'row')}, {_columns(session)}")
@@ -121,20 +121,9 @@ def init(
         click.echo(f"note: {printable(line)}")
     chosen = _asked(session, Choices(**typed), yes=yes)
     with whole_folder(folder):
-        path = write_study(
-            session, chosen, folder, name=_name(folder.name), console=console(width=120)
-        )
+        name = name_of_table(folder.name, otherwise="study")
+        path = write_study(session, chosen, folder, name=name, console=console(width=120))
     click.echo(f"next: copriv simulate {shlex.quote(str(path))}")
-
-
-def _name(text: str) -> str:
-    """A study's name from a path."""
-    stem = Path(text).name.split(".")[0].removeprefix("env:").removeprefix("file:")
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
-    try:
-        return check_name(plain.strip("-")[:60] or "study")
-    except ValueError:
-        return "study"
 
 
 def _columns(session: Session) -> str:

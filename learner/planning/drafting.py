@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from common.arrays import Flags, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.looking import Column, Look
+from common.names import nearest_letters
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
 from common.texts import LONGEST_NAME, counted, printable, shortened
@@ -355,7 +355,7 @@ def _names(values: Sequence[str]) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for value in values:
-        plain = unicodedata.normalize("NFKD", value.casefold()).encode("ascii", "ignore").decode()
+        plain = nearest_letters(value.casefold())
         name = re.sub(r"[^a-z0-9]+", "-", plain, flags=re.ASCII).strip("-")[:48] or "owner"
         serial, free = 1, name
         while free in names.values():

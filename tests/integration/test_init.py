@@ -705,12 +705,20 @@ def test_infinite_numbers_are_told_of_with_what_becomes_of_them(folder, typed):
     assert "days: infinite numbers: 3; they count as the nearest public bound" in owners.stdout
 
 
+def test_what_is_not_typed_of_a_table_with_accents_and_blanks_is_a_name(folder, typed):
+    (folder / "stays.csv").rename(folder / "Séjours 2023.csv")
+    said = typed("copriv-owner", "init", "Séjours 2023.csv", "--yes")
+    assert said.returncode == 0, said.stderr
+    assert 'name = "Sejours-2023"' in (folder / "owner.toml").read_text()
+
+
 def test_an_owners_questions_have_answers_that_can_be_refused(folder, typed):
     (folder / "records.csv").write_text("36,Bronx\n41,Kings\n")
     for arguments, why in (
         (["stays.csv", "--column", "ages"], "did you mean 'age'?"),
         (["stays.csv", "--epsilon-lifetime", "none"], "--epsilon-lifetime: got 'none'"),
         (["stays.csv", "--epsilon-per-study", "5"], "give at least 5, or a smaller --epsilon-per"),
+        (["stays.csv", "--epsilon-per-study", "1,5"], "write a number without commas, 1,000 as"),
         (["stays.csv", "--name", "a b"], "--name: got 'a b', expected a name"),
         (["records.csv"], "the first line looks like a record"),
     ):
