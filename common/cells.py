@@ -23,6 +23,7 @@ __all__ = [
     "distinct_texts",
     "holds_several",
     "missing_cells",
+    "month_words",
     "months_of",
     "readable",
     "written",
@@ -125,6 +126,16 @@ def months_of(year: int, month: int, day: int) -> float:
     2.0
     """
     return (year - 2000) * 12 + (month - 1) + (day - 1) / 31
+
+
+def month_words(months: float) -> str:
+    """The month in which such a number lies, as YEAR-MONTH; a number of no year stays one.
+
+    >>> month_words(months_of(2023, 12, 28)), month_words(-0.5), month_words(1e300)
+    ('2023-12', '1999-12', '1e+300')
+    """
+    year, month = divmod(math.floor(months), 12)
+    return f"{2000 + year}-{month + 1:02d}" if 0 <= 2000 + year <= 9999 else f"{months:g}"
 
 
 def as_text(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from common.cells import month_words
 from common.certificates import key_pem
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings
@@ -89,9 +90,20 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
 def _meaning(rule: ColumnRule) -> str:
     """What a column must hold."""
     if rule.kind == "category":
-        return f"one of {named(list(rule.codes), SHOWN_CATEGORIES)}"
-    what = "months since January 2000" if rule.kind == "date" else "a number"
-    return f"{what}, mostly from {rule.low:g} to {rule.high:g}"
+        return f"one of {named(_set_apart(rule.codes), SHOWN_CATEGORIES)}"
+    if rule.kind == "date":
+        return f"a date, mostly from {month_words(rule.low)} to {month_words(rule.high)}"
+    return f"a number, mostly from {rule.low:g} to {rule.high:g}"
+
+
+def _set_apart(names: Iterable[str]) -> list[str]:
+    """Names in quotation marks, if one of them has the comma that would stand between them.
+
+    >>> _set_apart(["Médecine, interne", "Chirurgie"]), _set_apart(["F", "M"])
+    (["'Médecine, interne'", "'Chirurgie'"], ['F', 'M'])
+    """
+    names = list(names)
+    return [f"'{name}'" for name in names] if any("," in name for name in names) else names
 
 
 def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:

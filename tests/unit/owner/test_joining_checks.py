@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
+from owner.joining import asked_in_words
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.translation import parse_pairs, parse_spellings
 
@@ -107,3 +110,24 @@ def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way
         typed(study_map, rename="monthly=age")
     with pytest.raises(InputError, match="--rename other: the study has no such column"):
         typed(study_map, rename="age=years other=years")
+
+
+def test_what_is_asked_is_shown_as_an_officer_would_write_it():
+    """Nobody reads months since 2000, or which comma is one within a name."""
+    table = loans().assign(job=np.resize(["Médecine, interne", "Urgences"], 400))
+    settings = FeatureSettings(target="default", positive=("yes",), public=TableSource())
+    invited = SimpleNamespace(
+        invitation=SimpleNamespace(
+            study="s",
+            learner="lab",
+            owner="a",
+            epsilon=Fraction(1),
+            loss="squared",
+            way="serve",
+            address="a:1",
+        ),
+        feature_map=fit_feature_map(table, settings, source="public.csv"),
+    )
+    told = list(asked_in_words(cast(Any, invited)))
+    assert "  job: one of 'Médecine, interne', 'Urgences'" in told
+    assert "  day: a date, mostly from 2020-01 to 2021-11" in told
