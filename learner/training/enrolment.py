@@ -77,23 +77,30 @@ def _enroll(line: OwnerLine, *, num_records: int, responses: int) -> Enrollment:
     return enrollment
 
 
-def present(call: Callable[[], T], *, patience: float) -> T:
+def present(
+    call: Callable[[], T], *, patience: float, waits: Callable[[], None] = lambda: None
+) -> T:
     """A call at the start: an owner that stays away is a wrong address or not started.
 
     Args:
       call: Asks the owner.
       patience: Seconds after which no other attempt is made.
+      waits: Called once, if the owner is waited for.
 
     Raises:
       InputError: The owner stays away.
       CoprivError: It refuses; this is not tried again.
     """
     give_up = time.monotonic() + patience
+    is_waiting = False
     while True:
         try:
             return call()
         except CoprivError as error:
             if not _refuses(error) and time.monotonic() < give_up:
+                if not is_waiting:
+                    waits()
+                is_waiting = True
                 time.sleep(START_WAIT_SECONDS)
                 continue
             if error.exit_status == 4:

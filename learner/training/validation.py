@@ -171,7 +171,7 @@ def _ask(
 ) -> Answer:
     """One owner's answer, or why there is none."""
     try:
-        agreed = present(line.enroll, patience=patience)
+        agreed = present(line.enroll, patience=patience, waits=partial(_say_who, line, patience))
         if agreed.num_records != num_records:
             missing = f"it enrols with {agreed.num_records} records, not {num_records}"
             return Answer(shown=shown, missing=missing)
@@ -190,6 +190,15 @@ def _ask(
         response=response.gradient,
         noise_scale=agreed.noise_scale,
         epsilon=agreed.epsilon,
+    )
+
+
+def _say_who(line: OwnerLine, patience: float) -> None:
+    """Say what the run does while it seems to do nothing."""
+    log.warning(
+        "waiting for %s to say how good the model is; gives up after %g s",
+        line.owner.name,
+        patience,
     )
 
 

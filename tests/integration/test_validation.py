@@ -172,6 +172,26 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
         assert all(entry.account.closed for entry in studies)
 
 
+def test_an_owner_that_is_waited_for_at_the_end_is_told(start, typed, monkeypatch, tmp_path):
+    """A finished training that says nothing for a minute looks as if it hung."""
+    from common.errors import UnreachableError  # noqa: PLC0415
+
+    enrolls, tried = GrpcOwner.enroll, []
+
+    def late(self: GrpcOwner, terms: Any) -> Any:
+        if self.name == "owner-b" and terms.study_id.endswith(":validation") and not tried:
+            tried.append(terms)
+            raise UnreachableError("away")
+        return enrolls(self, terms)
+
+    monkeypatch.setattr(GrpcOwner, "enroll", late)
+    trained = typed("copriv", "train", start("shown", "shown"), "--out", tmp_path / "run")
+    assert trained.returncode == 0, trained.stderr
+    assert tried
+    assert "waiting for owner-b to say how good the model is; gives up after" in trained.stderr
+    assert "owner-a to say" not in trained.stderr
+
+
 @pytest.mark.parametrize("agrees", ["shown", False], ids=["validation", "training"])
 def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
     start, typed, monkeypatch, tmp_path, agrees

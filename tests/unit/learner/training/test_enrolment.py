@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from common.errors import InputError, PolicyError, UnreachableError, UntrustedError
-from learner.training.enrolment import all_present, at_once, noted_enrollments
+from learner.training.enrolment import all_present, at_once, noted_enrollments, present
 
 
 def fails(error: Exception, *, after: float = 0.0) -> Callable[[], str]:
@@ -46,6 +46,15 @@ def test_who_is_not_there_yet_is_waited_for():
 
     assert all_present([lambda: "a", late, lambda: "c"], patience=30.0) == ["a", "b", "c"]
     assert len(tries) == 3
+
+
+@pytest.mark.parametrize(("patience", "told"), [(0.3, ["told"]), (0.0, [])])
+def test_who_is_waited_for_is_told_once(patience, told):
+    said: list[str] = []
+    away = fails(UnreachableError("owner b: nobody is there"))
+    with pytest.raises(InputError, match="owner b"):
+        present(away, patience=patience, waits=lambda: said.append("told"))
+    assert said == told
 
 
 def test_who_stays_away_is_bad_input():
