@@ -14,7 +14,7 @@ from common.files import make_folder, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
 from common.small_files import read_own, read_small
 from common.tls import Identity, host_and_port, load_identity
-from learner.network.admission import Guest, admit, read_guests, write_guests
+from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Party, make_certificates
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
@@ -52,7 +52,7 @@ def invite_owners(
     addresses = _addresses(settings, reached_at)
     feature_map = prepare_public_side(settings, base=base).feature_map
     identity = _identity(settings, base, certs, learner, reached_at)
-    guests = {}
+    guests, before = {}, invited_before(certs)
     make_folder(out, cure="give another --out")
     for entry in settings.owners:
         if entry.name not in addresses:
@@ -66,6 +66,13 @@ def invite_owners(
         guests[entry.name] = Guest(hosts=hosts, invitation=digest)
         console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
     write_guests(certs, settings.name, guests)
+    if before not in (None, settings.name):
+        console.print(
+            f"note: {certs} knew the owners of {before}, and now knows those of {settings.name} in "
+            f"their place: none of {before} is admitted and no certificate of it renewed, until "
+            f"copriv invite is typed with its STUDY.toml; give each study a --certs of its own",
+            highlight=False,
+        )
     console.print(
         "Send each owner its file; nothing in it is secret. When its request comes back: "
         "copriv admit REQUEST",

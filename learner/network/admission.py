@@ -18,7 +18,7 @@ from common.names import Name
 from common.small_files import read_own
 from learner.network.certificates import CA_FOLDER, Party, sign_request
 
-__all__ = ["Guest", "admit", "read_guests", "write_guests"]
+__all__ = ["Guest", "admit", "invited_before", "read_guests", "write_guests"]
 
 FILE = "invited.json"
 # Some hundred bytes for each of 10,000 owners.
@@ -60,6 +60,14 @@ def write_guests(certs: Path, study: str, owners: Mapping[str, Guest]) -> None:
     guests = GuestList(study=study, owners=dict(owners))
     text = json.dumps(guests.model_dump(mode="json"), indent=1) + "\n"
     write_or_refuse(certs / CA_FOLDER / FILE, text, mode=0o600)
+
+
+def invited_before(certs: Path) -> str | None:
+    """The study whose owners were invited; None where nobody was, or nobody can tell."""
+    try:
+        return read_guests(certs).study
+    except InputError:
+        return None
 
 
 def read_guests(certs: Path) -> GuestList:

@@ -214,7 +214,8 @@ def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Fin
         yield fails(
             "map",
             f"it accepts only the map {description.feature_map_digest[:16]}, the study's is "
-            f"{feature_map.digest[:16]}; give both sides the same file",
+            f"{feature_map.digest[:16]}; give both sides the same file: after a change of the "
+            "study, copriv invite asks its owners again",
         )
     if description.checked_map_digest == feature_map.digest:
         yield passes("records", "its officer declares to have looked at them under this map")

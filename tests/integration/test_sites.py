@@ -665,6 +665,16 @@ def test_invite_says_what_is_missing(study):
     one_sentence(study.invite("--learner", "a b"), "--learner: got 'a b', expected a name")
 
 
+def test_invite_says_that_another_studys_owners_are_not_known_any_more(study):
+    """Their certificates could not be renewed, and nobody would know why."""
+    again = study.invite()
+    assert again.returncode == 0
+    assert "note:" not in again.stdout
+    said = " ".join(study.invite(name="second").stdout.split())
+    assert f"knew the owners of {study.table['name']}, and now knows those of second" in said
+    assert "give each study a --certs of its own" in said
+
+
 def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
     """The owners would trust one CA, and get certificates of another."""
     place = study.folder
