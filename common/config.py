@@ -204,11 +204,15 @@ def check_address(text: str) -> str:
 
 
 def _is_host(host: str) -> bool:
-    """Whether the system can look a name up: no part between dots is empty or too long.
+    """Whether the system can look a name up: no URL, and no part between dots empty or too long.
 
     >>> _is_host("owner.example"), _is_host("owner..example"), _is_host("x" * 64 + ".example")
     (True, False, False)
+    >>> _is_host("https://owner.example")
+    False
     """
+    if "/" in host:
+        return False
     try:
         # What the sockets do, where it would be no error of ours.
         host.encode("idna")

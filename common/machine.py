@@ -137,7 +137,11 @@ def mode_finding(rule: str, path: Path) -> Finding:
     except OSError as error:
         return fails(rule, f"{path}: cannot be read ({error.strerror}); give its path")
     if not os.access(path, os.R_OK):
-        return fails(rule, f"{path}: its mode {mode:o} does not let us read it; give it to us")
+        return fails(
+            rule,
+            f"{path}: this user may not read it (mode {mode:o}); type this as the user that it "
+            "belongs to, or chown it to this one",
+        )
     if mode & 0o077:
         return fails(rule, f"{path}: others can read it (mode {mode:o}); chmod 600 it")
     return passes(rule, f"{path}: mode {mode:o}")

@@ -116,8 +116,8 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     if not path.is_file():
         if settings is None:
             raise InputError(
-                f"{folder}: no run was started there; give the folder of a run, or STUDY.toml to "
-                "start one"
+                f"{folder}: no run was started there; give the folder of a run, or type copriv "
+                f"train STUDY.toml --resume {shlex.quote(str(folder))} to start one"
             )
         return None
     # Without a journal nobody knows what was asked: a run that went on would charge it again.

@@ -8,7 +8,13 @@ import pytest
 
 from common import machine
 from common.findings import State
-from common.machine import folder_finding, lies_within, machine_findings, memory_finding
+from common.machine import (
+    folder_finding,
+    lies_within,
+    machine_findings,
+    memory_finding,
+    mode_finding,
+)
 from common.tables import TableSource
 
 
@@ -62,6 +68,16 @@ def test_a_disk_without_room_is_found(tmp_path, monkeypatch):
     assert folder_finding("runs", Path("/proc")).state is State.FAILS
     monkeypatch.setattr(machine, "LEAST_ROOM_BYTES", 2**80)
     assert "make room" in folder_finding("runs", tmp_path).words
+
+
+def test_a_file_of_another_user_is_found_and_what_to_do(tmp_path, monkeypatch):
+    path = tmp_path / "key.pem"
+    path.write_text("")
+    path.chmod(0o600)
+    assert mode_finding("key", path).state is State.PASSES
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    words = mode_finding("key", path).words
+    assert "this user may not read it (mode 600); type this as the user" in words
 
 
 def test_a_table_larger_than_the_memory_is_found():
