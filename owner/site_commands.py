@@ -267,6 +267,10 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     click.echo(
         f"{settings}: {counted(count, 'record')}; look it over, it is what learners may ask of them"
     )
+    click.echo(
+        "if these records have a ledger from another study, set ledger there to its path before "
+        "you serve: a new one counts from 0, and the records would spend both budgets"
+    )
     click.echo(f"{joining.beside / asked.owner}.request: send it to the learner")
     click.echo(f"fingerprint {fingerprint}: read it to the learner by telephone")
     click.echo(

@@ -407,6 +407,13 @@ def test_a_class_that_is_spelt_otherwise_joins_nothing(study, make_model, make_r
     assert (joined.returncode, joined.stderr) == (0, "")
 
 
+def test_who_joins_is_told_that_a_new_ledger_knows_nothing_of_what_was_spent(study):
+    """A second study in another folder would double what the records spend."""
+    said = study.join()
+    assert said.returncode == 0, said.stderr
+    assert "if these records have a ledger from another study, set ledger there" in said.stdout
+
+
 def test_who_has_joined_is_not_overwritten(study):
     assert study.join().returncode == 0
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
