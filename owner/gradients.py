@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import astuple
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -71,9 +73,10 @@ def by_compiled_code(
       kept_in: The folder that compiled code is kept in; None for nowhere.
 
     Returns:
-      None where numba is not installed, or the loss has no kernel.
+      None where numba is not installed, the loss has no kernel, or another version of copriv has
+      been installed since this one was started.
     """
-    if find_spec("numba") is None:
+    if find_spec("numba") is None or not _is_of_this_program():
         return None
     from owner import fused  # noqa: PLC0415 (a second and 120 MB)
 
@@ -84,6 +87,27 @@ def by_compiled_code(
     parameter = float(next(iter(astuple(loss)), 0.0))
     most = math.inf if clip is None else min(clip, LARGEST_CLIP)
     return lambda start, stop: (kernel(x[start:stop], y[start:stop], at, parameter, most),)
+
+
+def _is_of_this_program() -> bool:
+    """Whether the compiled code is already loaded, or its file is the one of our start.
+
+    An upgrade under a running owner puts another file there: its clip may not be the one that this
+    program's noise is for.
+    """
+    return "owner.fused" in sys.modules or _fused_file() == _FUSED_FILE
+
+
+def _fused_file() -> tuple[int, int] | None:
+    """What changes when the file is replaced; None where there is none."""
+    try:
+        found = Path(__file__).with_name("fused.py").stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+_FUSED_FILE = _fused_file()
 
 
 def largest_slopes(norms: Vector, clip: float) -> Vector:

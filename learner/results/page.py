@@ -23,7 +23,10 @@ __all__ = [
     "write_page",
 ]
 
-HERE = Path(__file__).parent
+# Read at the start, as the program is: an upgrade in mid-run may replace them.
+STYLE, SCRIPT = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+)
 # More rows get a search field, and scroll in a box of their own.
 MANY_ROWS = 12
 
@@ -156,17 +159,15 @@ def _cell(cell: Cell | str, head: str, *, is_first: bool) -> str:
 
 def page(title: str, *sections: str) -> str:
     """The whole page."""
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    script = (HERE / "page.js").read_text(encoding="utf-8")
     heading = escaped(title)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{heading}</title><style>{style}</style></head>"
+        f"<title>{heading}</title><style>{STYLE}</style></head>"
         f"<body><header><h1>{heading}</h1></header><main>{''.join(sections)}"
         f"{section('Words', glossary())}</main>"
         f"<footer><p>Made by copriv. This page fetches nothing.</p></footer>"
-        f"<script>{script}</script></body></html>\n"
+        f"<script>{SCRIPT}</script></body></html>\n"
     )
 
 

@@ -35,7 +35,9 @@ __all__ = [
 
 # A run of a thousand owners and ten thousand features has a megabyte.
 LARGEST_TEXT = 32 * 2**20
-VERSIONS = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
+PACKAGES = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
+# Looked up at the start: an upgrade in mid-run replaces the files, but not the program that runs.
+VERSIONS = {package: version(package) for package in PACKAGES}
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 # An exact rational, such as "1/3"; more digits than any budget has.
@@ -318,7 +320,7 @@ def summarise(
         clip_chosen="auto" if privacy.clip == "auto" else "given",
         **_choices(plan),
         step=_step(plan),
-        versions={package: version(package) for package in VERSIONS},
+        versions=VERSIONS,
         wall_seconds=outcome.wall_seconds,
         ticks=outcome.ticks,
         queries_per_second=sum(outcome.responses) / max(outcome.wall_seconds, 1e-9),
