@@ -52,6 +52,8 @@ def start_ledger(
         # Written at once: a disk without room is found before anything is promised.
         with transaction(db):
             if version is None:
+                # A disk that is not mounted, or a path that was changed, looks the same.
+                log.info("%s: a new ledger is made: nothing counts as spent of these records", path)
                 create_tables(db, SCHEMA)
                 books.meta = {
                     "schema_version": SCHEMA_VERSION,

@@ -45,6 +45,14 @@ def test_every_charge_is_synced_to_the_disk(path):
     assert found == ["wal", 2, 1]
 
 
+def test_the_log_says_when_a_ledger_is_new(path, caplog):
+    """A disk that is not mounted gives all epsilon back: the line is what shows it."""
+    for _ in range(2):
+        with caplog.at_level("INFO", "copriv.owner"):
+            open_ledger(path).close()
+    assert caplog.text.count(f"{path}: a new ledger is made") == 1
+
+
 @pytest.mark.parametrize("sequence", [0, 2, 3, -1])
 def test_a_charge_out_of_order_changes_nothing(path, sequence):
     ledger = open_ledger(path)
