@@ -13,6 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -266,6 +267,7 @@ def run_command(command: click.Command, name: str) -> None:
     """
     # gRPC would log a traceback for every malformed message.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    _open_closed_streams()
     _show_leaks(name)
     _print_anything()
     limit_memory()
@@ -295,11 +297,20 @@ def run_command(command: click.Command, name: str) -> None:
 def _drop_unwritten() -> None:
     """Output that finds no room is not written again at the end, which would say so once more."""
     try:
-        # There is none where it was closed.
-        if sys.stdout:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (``>&-``) leaves its number to the next file or socket.
+
+    It may be a ledger's, and libraries print to 1 and 2 without asking.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Takes the lowest number that is free, which is this stream's.
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
 
 
 def _print_anything() -> None:

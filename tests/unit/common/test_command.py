@@ -157,3 +157,22 @@ def test_what_the_memory_does_not_hold_is_one_sentence():
     said = ended_by(lines)
     assert said.returncode == 2
     assert said.stderr == f"copriv: {TOO_LARGE}\n"
+
+
+def test_no_file_gets_the_number_of_a_stream_that_was_closed(tmp_path):
+    """Libraries print to it without asking: into a ledger, if that were its number."""
+    program = (
+        "import os, sys, click\n"
+        "from common.command import run_command\n"
+        "@click.command()\n"
+        "def main():\n"
+        "    told = os.open('told', os.O_WRONLY | os.O_CREAT)\n"
+        "    sys.stdout.flush()\n"
+        "    click.echo('lost', err=True)\n"
+        "    is_null = os.stat(1).st_rdev == os.stat(os.devnull).st_rdev\n"
+        "    os.write(told, f'{told > 2} {is_null}'.encode())\n"
+        "run_command(main, 'copriv')\n"
+    )
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
+    assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0
+    assert (tmp_path / "told").read_text() == "True True"
