@@ -67,6 +67,12 @@ TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
     "is more memory"
 )
+# Python's own words and those of owner.threads, which begins threads by another way.
+NO_THREAD = ("can't start new thread", "did not begin")
+NO_MORE_THREADS = (
+    "no further thread begins: the memory, or the number of processes that this user, container or "
+    "unit may have, has run out; raise it (ulimit -u, pids limit, TasksMax) and start again"
+)
 
 log_format_option = click.option(
     "--log-format",
@@ -292,6 +298,12 @@ def run_command(command: click.Command, name: str) -> None:
     except MemoryError:
         click.echo(f"{name}: {TOO_LARGE}", err=True)
         sys.exit(InputError.exit_status)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in NO_THREAD):
+            raise
+        click.echo(f"{name}: {NO_MORE_THREADS}", err=True)
+        # As of a crash: others may have room again when a supervisor starts it again.
+        sys.exit(1)
 
 
 def _drop_unwritten() -> None:
@@ -310,7 +322,8 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Takes the lowest number that is free, which is this stream's.
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            opened = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 (stays open)
+            setattr(sys, name, opened)
 
 
 def _print_anything() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from learner.training.runner import Applied
 __all__ = [
     "JOURNAL",
     "OWNERS",
+    "VERSIONS",
     "Trace",
     "create_run_folder",
     "is_begun",
@@ -50,6 +52,9 @@ OTHER = "give the folder of a finished run"
 MAY_CHANGE = {"guard", "network", "tls"}
 # Where a simulation keeps what its owners left.
 OWNERS = "owners"
+PACKAGES = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
+# Looked up at the start: an upgrade in mid-run replaces the files, but not the program that runs.
+VERSIONS = {package: version(package) for package in PACKAGES}
 # The columns of ``trace.parquet``, which are there even if nobody answered.
 COLUMNS = {
     "k": "int64",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from common.setting_errors import first_fault
 from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
-from learner.results.run_folder import why_unfinished
+from learner.results.run_folder import VERSIONS, why_unfinished
 from learner.results.validated import Part, ValidationSummary
 from learner.training.study import Outcome
 
@@ -35,9 +34,6 @@ __all__ = [
 
 # A run of a thousand owners and ten thousand features has a megabyte.
 LARGEST_TEXT = 32 * 2**20
-PACKAGES = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
-# Looked up at the start: an upgrade in mid-run replaces the files, but not the program that runs.
-VERSIONS = {package: version(package) for package in PACKAGES}
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 # An exact rational, such as "1/3"; more digits than any budget has.

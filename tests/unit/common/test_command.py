@@ -12,7 +12,7 @@ import click
 import pytest
 from rich.table import Table
 
-from common.command import TOO_LARGE, console, plain_console
+from common.command import NO_MORE_THREADS, TOO_LARGE, console, plain_console
 from common.texts import number_words, shortened
 from learner.cli import cli
 from owner.cli import cli as owner_cli
@@ -176,3 +176,27 @@ def test_no_file_gets_the_number_of_a_stream_that_was_closed(tmp_path):
     closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
     assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 0
     assert (tmp_path / "told").read_text() == "True True"
+
+
+@pytest.mark.parametrize(
+    "begins", ["threading.Thread(target=print).start()", "begun(print, name='calls')"]
+)
+def test_a_limit_of_threads_is_one_sentence(begins):
+    """A unit's TasksMax or a container's pids limit; status 1, so that it is started again."""
+    program = (
+        "import _thread, threading, click\n"
+        "from common.command import run_command\n"
+        "from owner import threads\n"
+        "from owner.threads import begun\n"
+        "threads.BEGIN_SECONDS = 0.01\n"
+        'def refused(*_): raise RuntimeError("can\'t start new thread")\n'
+        "@click.command()\n"
+        "def main():\n"
+        "    threading._start_new_thread = refused\n"
+        f"    {begins}\n"
+        "run_command(main, 'copriv-owner')\n"
+    )
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr == f"copriv-owner: {NO_MORE_THREADS}\n"
