@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import astuple
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -98,13 +98,14 @@ def _is_of_this_program() -> bool:
     return "owner.fused" in sys.modules or _fused_file() == _FUSED_FILE
 
 
-def _fused_file() -> tuple[int, int] | None:
-    """What changes when the file is replaced; None where there is none."""
+def _fused_file() -> object:
+    """What changes when the file is replaced; None where it is not there."""
+    found = find_spec("owner.fused")
     try:
-        found = Path(__file__).with_name("fused.py").stat()
-    except OSError:
+        # Its time and its size, as Python compares them with what it has compiled.
+        return found and cast(Any, found.loader).path_stats(found.origin)
+    except (AttributeError, OSError):
         return None
-    return found.st_mtime_ns, found.st_ino
 
 
 _FUSED_FILE = _fused_file()
