@@ -24,7 +24,7 @@ def end_now(status: int) -> NoReturn:
 
 
 class Stop:
-    """Waits for SIGTERM, SIGINT or a call of :meth:`set`.
+    """Waits for SIGTERM, SIGINT, SIGHUP or a call of :meth:`set`.
 
     Guarantees:
       * No signal is missed. One that arrives just before a lock begins to wait is seen only when
@@ -42,8 +42,10 @@ class Stop:
         who could see the request.
         """
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Who typed nohup means to outlive the terminal.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
 
     def set(self) -> None:
         """Request the stop."""

@@ -34,6 +34,7 @@ print("over")
     [
         "os.kill(os.getpid(), signal.SIGTERM)",
         "os.kill(os.getpid(), signal.SIGINT)",
+        "os.kill(os.getpid(), signal.SIGHUP)",
         "stop.set()",
         "threading.Timer(0.2, stop.set).start()",
         "threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()",
@@ -52,6 +53,15 @@ def test_no_word_is_missed(said):
         check=False,
     )
     assert (result.returncode, result.stdout) == (0, "over\n"), result.stderr
+
+
+def test_a_terminal_that_closes_does_not_stop_what_nohup_started():
+    said = "os.kill(os.getpid(), signal.SIGHUP); print('there', flush=True); stop.set()"
+    nohup = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    program = nohup + PROGRAM.format(said=said) + "print(signal.getsignal(signal.SIGHUP).name)\n"
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (0, "there\nover\nSIG_IGN\n"), result.stderr
 
 
 # Whatever is made ready takes a minute, whoever asks for it.
