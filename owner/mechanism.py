@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,10 @@ AHEAD_VECTORS = 256
 BLOCK_DRAWS = 5_000
 # Draws of one thread at once, about 6 ms of work: fewer are not worth handing over.
 PIECE_DRAWS = 1_000
+# A larger draw takes longer: about 2 us for each noise scale that it is away from 0. So few draws
+# are there after a time of their number alone, longer than they take; in the time of more, one
+# response's noise is lost among the others' chance.
+DRAWING_SECONDS, SECONDS_A_DRAW = 2e-3, 1e-5
 # Who waits for noise looks this often whether somebody still draws it.
 LOOK_SECONDS = 1.0
 
@@ -63,7 +68,8 @@ class SecureNoise:
       * Each coordinate is a draw of the discrete Laplace distribution of the plan's scale,
         sampled exactly in integers; no floating-point number is drawn.
       * ``epsilon`` is OpenDP's own privacy map at the plan's sensitivity, in exact rationals.
-      * The draws depend on no data: drawing ahead reveals nothing.
+      * The draws depend on no data, and the time of up to :data:`PIECE_DRAWS` of them not on what
+        was drawn: who waits for noise learns nothing of it.
       * Coordinates are independent, so pieces of a vector may be drawn at the same time.
 
     Args:
@@ -79,7 +85,9 @@ class SecureNoise:
     def draw(self, count: int) -> Units:
         """The noise of ``count`` responses in grid units, shape (count, p)."""
         size = count * self._plan.dimension
-        if self._threads == 1 or size <= PIECE_DRAWS:
+        if size <= PIECE_DRAWS:
+            draws = _drawn_in_time(self._measurement(size), size)
+        elif self._threads == 1:
             draws = _drawn(self._measurement(size), size)
         else:
             sizes = [min(PIECE_DRAWS, size - start) for start in range(0, size, PIECE_DRAWS)]
@@ -107,6 +115,14 @@ class SecureNoise:
 def _drawn(measurement: Measurement, size: int) -> Units:
     """This many draws; the library holds up no other thread meanwhile."""
     return np.array(measurement([0] * size), dtype=np.int64)
+
+
+def _drawn_in_time(measurement: Measurement, size: int) -> Units:
+    """The same, after a time that does not tell what was drawn."""
+    ready = time.monotonic() + DRAWING_SECONDS + SECONDS_A_DRAW * size
+    draws = _drawn(measurement, size)
+    time.sleep(max(0.0, ready - time.monotonic()))
+    return draws
 
 
 class SeededNoise:

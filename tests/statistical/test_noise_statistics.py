@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -212,3 +213,19 @@ def test_an_owner_draws_by_as_many_threads_as_its_settings_say(
     opened.enroll(make_terms(), learner="l")
     opened.stop()
     assert asked == [5]
+
+
+@pytest.mark.parametrize("features", [1, 8])
+def test_the_time_in_which_noise_is_drawn_does_not_tell_how_large_it_is(features, make_terms):
+    # Whoever enrols waits for the first response's noise.
+    domain = Domain(feature_bound=np.ones(features), target_bound=1.0)
+    source = SecureNoise(plan_noise(make_terms(), domain, num_records=100))
+    source.draw(1)
+    took, sizes = [], []
+    for _ in range(500):
+        began = time.perf_counter()
+        noise = source.draw(1)
+        took.append(time.perf_counter() - began)
+        sizes.append(np.abs(noise).sum())
+    # Rank correlations of 0.4 and 0.5 where nothing hides it.
+    assert stats.spearmanr(took, sizes).pvalue > SIGNIFICANCE
