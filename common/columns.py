@@ -36,6 +36,8 @@ __all__ = [
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})
 _TRUTH = {"true": 1.0, "false": 0.0}
+# What compares equal among cells of these types reads the same.
+_EQUAL_AS_READ = frozenset({str, bool, type(None)})
 _UNITS = r"(?P<unit>years?|yrs?|months?|mos?|weeks?|days?|hours?|hrs?)"
 # Nothing that repeats stands beside something else that matches the same characters, and
 # possessive repetitions (++) give nothing back: a text is read in linear time, whatever it says.
@@ -271,8 +273,9 @@ def _plain_numbers(distinct: _Distinct) -> tuple[Vector, Iterator[tuple[int, obj
 def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
     """(position of each cell's value, -1 for a missing one; the distinct values).
 
-    Only texts and columns of one simple type are searched for repetitions: elsewhere, values
-    that compare equal may read differently, and a record would depend on those before it.
+    Only texts, truth values, gaps and columns of one simple type are searched for repetitions:
+    elsewhere, values that compare equal may read differently, and a record would depend on those
+    before it.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
@@ -288,15 +291,16 @@ def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
 
 def _distinct_objects(cells: list[object]) -> tuple[NDArray[np.intp], list[object]]:
     """As :func:`_distinct`, for cells of any kind."""
-    seen: dict[str, int] = {}
+    seen: dict[object, int] = {}
     distinct: list[object] = []
     codes = np.empty(len(cells), dtype=np.intp)
     for i, cell in enumerate(cells):
-        code = seen.get(cell) if type(cell) is str else None
+        is_simple = type(cell) in _EQUAL_AS_READ
+        code = seen.get(cell) if is_simple else None
         if code is None:
             code = len(distinct)
             distinct.append(cell)
-            if type(cell) is str:
+            if is_simple:
                 seen[cell] = code
         codes[i] = code
     return codes, distinct

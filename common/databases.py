@@ -39,6 +39,7 @@ __all__ = [
     "Column",
     "Database",
     "DuckDbFile",
+    "SqliteFile",
     "database_file",
     "is_busy",
     "library",

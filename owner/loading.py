@@ -15,7 +15,7 @@ import pandas as pd
 
 from common.arrays import Flags
 from common.batches import release_unused
-from common.databases import Database
+from common.databases import Database, SqliteFile
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.headers import ROWS_BELOW, check_header
@@ -25,7 +25,7 @@ from common.sources import Source
 from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
 from owner.policy import OwnerSettings, PrivateSource
-from owner.raw_rows import FarRows, HeldRows, RawRows
+from owner.raw_rows import FarRows, HeldRows, RawRows, evenly_held
 from owner.shard import PrivateTable, fingerprint_of_parts
 from owner.shard_cache import ShardCache
 from owner.translation import stored_names_of, translated
@@ -174,6 +174,8 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     keep = _with_target(raw, settings, pinned, where=where)
     if keep is not None:
         raw = raw[keep].reset_index(drop=True)
+    is_typed = not any(isinstance(part.table, SqliteFile) for part in source.parts)
+    raw = evenly_held(raw, is_typed=is_typed)
     return Loaded(raw, _private(raw, settings, columns, where=where), _without(print_of_all, keep))
 
 

@@ -10,13 +10,14 @@ import pandas as pd
 
 from common.arrays import Flags
 from common.batches import stacked
+from common.cells import written
 from common.errors import InputError
 from common.sources import Source
 from common.tables import stream_selected
 from owner.policy import PrivateSource
 from owner.translation import stored_names_of, translated
 
-__all__ = ["FarRows", "HeldRows", "RawRows", "table_changed"]
+__all__ = ["FarRows", "HeldRows", "RawRows", "evenly_held", "table_changed"]
 
 # (place of the first row, rows)
 Receive = Callable[[int, pd.DataFrame], None]
@@ -40,6 +41,38 @@ class RawRows(Protocol):
 
         Records that come again, after a reader began again, replace what stood at their place.
         """
+
+
+def evenly_held(table: pd.DataFrame, *, is_typed: bool) -> pd.DataFrame:
+    """The table with columns that no cell decides how to hold; each cell reads as it did.
+
+    Numbers are read many at once, other cells one by one. So one text among SQLite's numbers, or
+    one gap among truth values, would make every enrolment take another time, and memory.
+
+    Args:
+      table: As it was read.
+      is_typed: Whether cells of a column are of one type, as in all sources but SQLite.
+
+    >>> cells = pd.DataFrame({"a": [1.5, "abc"]}, dtype=object)
+    >>> evenly_held(cells, is_typed=False)["a"].tolist()
+    ['1.5', 'abc']
+    >>> evenly_held(pd.DataFrame({"b": [True, False]}), is_typed=True)["b"].dtype
+    dtype('O')
+    """
+    even = _with_room_for_gaps if is_typed else _as_texts
+    return pd.DataFrame({name: even(column) for name, column in table.items()}, index=table.index)
+
+
+def _as_texts(column: pd.Series) -> pd.Series:
+    cells = [*map(written, column)]
+    return pd.Series(cells, index=column.index, dtype=pd.StringDtype("pyarrow"))
+
+
+def _with_room_for_gaps(column: pd.Series) -> pd.Series:
+    """Truth values and whole numbers as they are held where one is missing."""
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
+    kept = {"b": object, "i": np.float64, "u": np.float64}.get(kind)
+    return column if kept is None else column.astype(kept)
 
 
 class HeldRows:

@@ -1,9 +1,10 @@
 """Does the time of an enrolment, which reads all cells again, tell what one cell of them is?
 
 Tables are the same but for one cell, which is far outside of its bounds, missing, nearly 0,
-infinite, long, a text among numbers, another category, or no date. Each is loaded as an owner loads
-it, and its records are made by turns under maps that are new each time. Compared is the processor's
-time, which other work on the machine disturbs little, by the rank test of Mann and Whitney.
+infinite, long, a text among numbers, another category, or no date. They are in CSV, Parquet and
+SQLite files. Each is loaded as an owner loads it, and its records are made by turns under maps that
+are new each time. Compared is the processor's time, which other work on the machine disturbs
+little, by the rank test of Mann and Whitney.
 
 It exits 1 if some table's median is above --limit times the plain one's, or as much below, and
 chance alone makes such ranks in fewer than one of a thousand tests.
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import random
+import sqlite3
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,8 @@ CELLS: dict[str, tuple[str, Any]] = {
     "a day that is none": ("day", "2020-13-45"),
     "a zone": ("day", "2020-01-01T00:00:00+02:00"),
     "far away": ("day", "9999-12-31 00:00"),
+    "no truth value": ("yes", None),
+    "no whole number": ("count", None),
     "no target": ("y", None),
     "a text for a target": ("y", "abc"),
 }
@@ -61,6 +66,8 @@ def plain_table(num_records: int) -> pd.DataFrame:
     rng = np.random.default_rng(1)
     table = pd.DataFrame({name: rng.normal(size=num_records).round(6) for name in [*NUMBERS, "y"]})
     table["kind"] = rng.choice(["red", "green", "blue"], num_records)
+    table["yes"] = rng.random(num_records) < 0.5
+    table["count"] = rng.integers(1, 9, num_records)
     days = pd.Series(pd.date_range("2020-01-01", periods=num_records, freq="h"))
     table["day"] = days.dt.strftime("%Y-%m-%d %H:%M")
     table.loc[num_records // 2, "x3"] = 0.25
@@ -75,15 +82,31 @@ def with_cell(table: pd.DataFrame, name: str, cell: Any) -> pd.DataFrame:
     return changed
 
 
+def write_sqlite(table: pd.DataFrame, file: Path) -> None:
+    """Columns without a type: each cell is stored as it is."""
+    cells = table.astype(object).where(table.notna(), None)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(f"create table records ({', '.join(table.columns)})")
+        places = ", ".join("?" * len(table.columns))
+        database.executemany(
+            f"insert into records values ({places})",
+            cells.itertuples(index=False, name=None),
+        )
+
+
 def as_served(table: pd.DataFrame, file: Path) -> PrivateTable:
+    data = {"path": file.name}
     if file.suffix == ".csv":
         table.to_csv(file, index=False)
-    else:
+    elif file.suffix == ".parquet":
         table.to_parquet(file)
+    else:
+        write_sqlite(table, file)
+        data["query"] = "select * from records"
     settings = OwnerSettings.model_validate(
         {
             "name": "a",
-            "data": {"path": file.name},
+            "data": data,
             "policy": {"epsilon_per_study": "1", "epsilon_lifetime": "1"},
         }
     )
@@ -94,7 +117,10 @@ def new_map(number: int) -> FeatureMap:
     """One that no owner has seen: its bounds are a little larger each time."""
     usual = {"fill": 0.0, "low": -5.0, "high": 5.0, "center": 0.0, "scale": 1.0}
     columns: list[dict[str, Any]] = [{"name": name, "kind": "number"} | usual for name in NUMBERS]
+    columns.append({"name": "yes", "kind": "number"} | usual)
     columns.append({"name": "day", "kind": "date"} | usual | {"low": 0.0, "high": 3e4})
+    counts = {str(count): count / 9 for count in range(1, 9)}
+    columns.append({"name": "count", "kind": "category", "codes": counts} | usual)
     codes = {"red": 1.0, "green": 2.0, "blue": 3.0}
     columns.append({"name": "kind", "kind": "category", "codes": codes} | usual)
     return FeatureMap.model_validate(
@@ -128,11 +154,11 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1.02)
     arguments = parser.parse_args()
     plain, told = plain_table(arguments.records), 0
-    for suffix in (".csv", ".parquet"):
+    for suffix in (".csv", ".parquet", ".sqlite"):
         with tempfile.TemporaryDirectory() as folder:
             tables = {"plain": as_served(plain, Path(folder) / f"plain{suffix}")}
             for count, (words, (name, cell)) in enumerate(CELLS.items()):
-                if suffix == ".csv" or not (isinstance(cell, str) and name in {"x3", "y"}):
+                if suffix != ".parquet" or not (isinstance(cell, str) and name in {"x3", "y"}):
                     file = Path(folder) / f"{count}{suffix}"
                     tables[words] = as_served(with_cell(plain, name, cell), file)
             took = times(tables, arguments.rounds)

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
 
+from common.columns import category_keys, parse_months, parse_numbers
 from common.config import load_settings
 from common.errors import InputError, PolicyError
 from common.features import load_feature_map
@@ -21,6 +23,7 @@ from common.tables import read_selected
 from owner.attaching import open_attachment
 from owner.loading import Loaded, load_records, load_to_serve
 from owner.policy import OwnerSettings
+from owner.raw_rows import evenly_held
 from owner.server import start_owner
 from owner.shard import fingerprint
 
@@ -254,7 +257,7 @@ def test_a_database_that_is_written_to_is_read_in_one_state(tmp_path, monkeypatc
                 database.commit()
 
         raw = in_parts(tmp_path, monkeypatch, write, path="t.sqlite", query="select * from t").raw
-    assert raw["a"].tolist() == raw["b"].tolist() == list(range(1, 9))
+    assert raw["a"].tolist() == raw["b"].tolist() == [*map(str, range(1, 9))]
 
 
 def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeypatch):
@@ -266,3 +269,56 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeyp
 
     with pytest.raises(InputError, match=r"t\.csv: was written to while it was read"):
         in_parts(tmp_path, monkeypatch, write, path="t.csv")
+
+
+@pytest.mark.parametrize(
+    ("ending", "name", "cell"),
+    [
+        ("sqlite", "x", "abc"),
+        ("sqlite", "x", b"\xff"),
+        ("sqlite", "yes", None),
+        ("sqlite", "count", "z"),
+        ("parquet", "yes", None),
+        ("parquet", "count", None),
+    ],
+)
+def test_no_cell_decides_how_its_column_is_held(ending, name, cell, owner_folder):
+    # Numbers are read many at once, other cells one by one: an enrolment would take another time.
+    path, kinds = owner_folder(), []
+    columns = {"x": [0.5, 1.5, 2.5], "yes": [True, False, True], "count": [1, 2, 3], "y": [1, 2, 3]}
+    for last in (columns[name][-1], cell):
+        table = pd.DataFrame(columns | {name: [*columns[name][:-1], last]})
+        file = path.parent / f"{len(kinds)}.{ending}"
+        data = {"path": file.name}
+        if ending == "parquet":
+            table.to_parquet(file)
+        else:
+            data["query"] = "select * from t"
+            cells = table.astype(object).where(table.notna(), None)
+            with contextlib.closing(sqlite3.connect(file)) as database, database:
+                database.execute("create table t (x, yes, count, y)")
+                rows = cells.itertuples(index=False, name=None)
+                database.executemany("insert into t values (?, ?, ?, ?)", rows)
+        settings = tomllib.loads(path.read_text()) | {"data": data}
+        settings.pop("features", None)
+        path.write_text(tomli_w.dumps(settings))
+        kinds.append(loaded(path).raw.dtypes.to_dict())
+    assert kinds[0] == kinds[1]
+
+
+def test_cells_read_the_same_however_they_are_held():
+    cells = [1.5, -0.0, 1e-7, 1e300, 5e-324, float("inf"), 2.0, 36, 10**18, -(2**62), None, "36"]
+    cells += [" 12 months", "Dec-2011", "2011-12-01", "1,5", "abc", "NaN", "", "x" * 5000]
+    cells += [b"36", b"12 months", b"2011-12-01", b"abc", b"\xff", b"", b"y" * 5000, "true"]
+    column = pd.Series(cells, dtype=object, name="a")
+    numbers = pd.Series([True, False]), pd.Series([1, 2**60 + 1]), pd.Series([0.1, np.nan])
+    tables = [(column, False), (numbers[2], False), *((own, True) for own in numbers)]
+    for own, is_typed in tables:
+        held = evenly_held(own.to_frame("a"), is_typed=is_typed)["a"]
+        np.testing.assert_array_equal(parse_numbers(held), parse_numbers(own))
+        np.testing.assert_array_equal(parse_months(held), parse_months(own))
+        keys = [
+            [None if code < 0 else texts[code] for code in codes]
+            for codes, texts in map(category_keys, (held, own))
+        ]
+        assert keys[0] == keys[1]
