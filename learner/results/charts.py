@@ -149,9 +149,10 @@ def strip(
     # Each name stands to the right of its line, below those of lines farther left: none is crossed.
     for k, mark in enumerate(sorted(marks, key=lambda mark: mark.at)):
         x = to_x(mark.at)
-        parts.append(_rule(x, 14 + 12 * k, height - BOTTOM, mark.color))
+        y = 12 + NAME_HEIGHT * k
+        parts.append(_rule(x, y + 2, height - BOTTOM, mark.color))
         left = min(x + 4, WIDTH - 110)
-        parts.append(_text(left, 12 + 12 * k, mark.text, "start", color=mark.color))
+        parts.append(_text(left, y, mark.text, "start", color=mark.color))
     for x, level, name, value, good in dots:
         color = "var(--green)" if good else "var(--red)"
         tip = escaped(f"{name}: {number_words(value)}")

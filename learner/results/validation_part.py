@@ -9,6 +9,7 @@ from learner.results.validated import Measured, ValidationSummary
 from learner.results.validation_words import (
     bin_rows,
     is_drowned,
+    loss_name,
     measure_rows,
     validation_lines,
 )
@@ -75,5 +76,5 @@ def _owners(found: ValidationSummary) -> str:
         ]
         for one in found.by_owner
     ]
-    heads = ["owner", "mean loss", "interval", "noise +/-"]
+    heads = ["owner", loss_name(found), "interval", "noise +/-"]
     return table("validation-owners", "Owners who agree to be shown", heads, rows)

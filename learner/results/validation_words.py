@@ -13,6 +13,7 @@ from learner.results.validated import BinSummary, Measured, ValidationSummary
 __all__ = [
     "bin_rows",
     "is_drowned",
+    "loss_name",
     "measure_rows",
     "validation_lines",
     "warn_if_worse",
@@ -90,20 +91,26 @@ def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured, bool]]:
     """Each number in the answers, with its name, and whether the noise drowns it."""
     rows = []
     drowned = is_drowned(found.loss, found.loss_bound)
-    if found.rmse is not None:
-        rows.append(("typical error (RMSE)", found.rmse, drowned))
+    if found.rmse is not None and found.largest_error is not None:
+        most = number_words(found.largest_error)
+        rows.append((f"typical error (RMSE), each at most {most}", found.rmse, drowned))
     if found.accuracy is not None:
         name = "share predicted right (accuracy)"
         rows.append((name, found.accuracy, is_drowned(found.accuracy, 1.0)))
     if found.accuracy_of_guess is not None:
         guess = found.accuracy_of_guess
         rows.append(("the same of always predicting the larger class", guess, is_drowned(guess, 1)))
-    rows.append(("mean loss", found.loss, drowned))
+    rows.append((loss_name(found), found.loss, drowned))
     if found.difference is not None:
         width = 2.0 * (found.difference_bound or 0.0)
         name = "mean loss less that of the public model"
         rows.append((name, found.difference, is_drowned(found.difference, width)))
     return rows
+
+
+def loss_name(found: ValidationSummary) -> str:
+    """What the mean loss is a mean of: without the bound it may be several times as much."""
+    return f"mean loss, each at most {number_words(found.loss_bound)}"
 
 
 def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str, str, str]]:
@@ -127,11 +134,16 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     '8.05 (7.9 to 8.2; the noise alone makes +/- 0.1; exactly 8)'
     """
     text = _percent if percent else number_words
-    exact = "" if measured.exact is None else f"; exactly {text(measured.exact)}"
     return (
         f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
-        f"makes +/- {text(measured.noise)}{exact})"
+        f"makes +/- {text(measured.noise)}{_exactly(measured, percent=percent)})"
     )
+
+
+def _exactly(measured: Measured, *, percent: bool) -> str:
+    """The number without noise, where it is known."""
+    text = _percent if percent else number_words
+    return "" if measured.exact is None else f"; exactly {text(measured.exact)}"
 
 
 def _unknown(measured: Measured, most: float, *, percent: bool = False) -> str:
@@ -159,12 +171,13 @@ def _how_good(found: ValidationSummary) -> str:
         beyond = number_words(found.largest_error)
         rmse = _unknown(found.rmse, found.largest_error) if drowned else words(found.rmse)
         return (
-            f"{whose}typical error (RMSE) {rmse}; errors beyond {beyond} count as "
-            f"{beyond}{_cut_off(found)}, targets beyond the public bounds as if at the bounds."
+            f"{whose}typical error (RMSE), where errors beyond {beyond} count as {beyond} and "
+            "targets beyond the public bounds as if at the bounds, "
+            f"{rmse}.{_cut_off(found)}"
         )
     bound = number_words(found.loss_bound)
     mean = _unknown(found.loss, found.loss_bound) if drowned else words(found.loss)
-    loss = f"mean loss {mean}; losses beyond {bound} count as {bound}{_cut_off(found)}."
+    loss = f"mean loss, where losses beyond {bound} count as {bound}, {mean}.{_cut_off(found)}"
     right = found.accuracy
     if right is None:
         return whose + loss
@@ -180,7 +193,7 @@ def _beside_guess(found: ValidationSummary) -> str:
         return ""
     return (
         f", of always predicting the larger class {_percent(guess.value)} "
-        f"({_percent(guess.low)} to {_percent(guess.high)})"
+        f"({_percent(guess.low)} to {_percent(guess.high)}{_exactly(guess, percent=True)})"
     )
 
 
@@ -189,7 +202,7 @@ def _cut_off(found: ValidationSummary) -> str:
     cut = found.cut_off_in_public
     if not cut:
         return ""
-    return f" (of the public records' loss that leaves out {cut:.1%})"
+    return f" On the public records that leaves out {cut:.1%} of the loss."
 
 
 def _better(found: ValidationSummary) -> list[str]:

@@ -15,6 +15,8 @@ from learner.results.report import print_by_name, table_by_name
 
 HEADS = ("owner", "records", "epsilon", "responses", "noise scale", "alone", "public model",
          "together", "gains")  # fmt: skip
+# The height of letters on a phone, as in page.css.
+LETTERS = 13.5
 CELLS = ("500", "100", "11", "0.0316", "0.00525", "0.0182", "0.00178", "yes")
 
 
@@ -73,6 +75,16 @@ def test_no_mark_crosses_the_name_of_another(order):
         [(left, line)] = re.findall(rf'x="([0-9.]+)" y="([0-9.]+)"[^>]*>{name}<', drawn)
         right = float(left) + 8 * len(name)
         assert not [x for x, top in rules if float(left) < x < right and top < float(line)]
+
+
+def test_names_of_marks_that_lie_close_stand_apart_and_above_the_dots():
+    """On a phone one cut off the foot of the other."""
+    marks = [Mark(at=0.0144, text="together"), Mark(at=0.0234, text="public model")]
+    drawn = strip("t", [("a", 0.0064, False)], label="fitness", marks=marks)
+    ys = [float(re.search(rf'y="([^"]+)"[^>]*>{mark.text}<', drawn)[1]) for mark in marks]
+    assert ys[1] - ys[0] >= LETTERS
+    top = float(re.search(r'<rect x="[^"]+" y="([^"]+)"', drawn)[1])
+    assert ys[1] < top
 
 
 @pytest.mark.parametrize("log_x", [False, True])

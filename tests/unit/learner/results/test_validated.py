@@ -81,7 +81,8 @@ def test_what_the_noise_drowns_is_called_unknown(summarised, summary):
     found = summarised(-22.0, noise=1e6)
     run = summary().model_copy(update={"validation": found})
     good, better = validation_lines(run)
-    assert "mean loss unknown, for the noise is larger than 4, the most that it can be" in good
+    unknown = "count as 4, unknown, for the noise is larger than 4, the most that it can be"
+    assert unknown in good
     assert "it cannot be told from the public records' model" in better
     assert "-22" not in better
     page = validation_part(run)
@@ -190,3 +191,27 @@ def test_a_share_predicted_right_stands_beside_that_of_the_larger_class(make_ter
     beside = ", of always predicting the larger class 95.0% (94.6% to 95.4%); mean loss"
     assert (beside in line) == (noise < 1)
     assert len(measure_rows(found)) == 4
+    known = found.model_copy(
+        update={"accuracy_of_guess": found.accuracy_of_guess.model_copy(update={"exact": 0.951})}
+    )
+    line = validation_lines(summary().model_copy(update={"validation": known}))[0]
+    beside = "always predicting the larger class 95.0% (94.6% to 95.4%; exactly 95.1%)"
+    assert (beside in line) == (noise < 1)
+
+
+def test_what_a_bound_cuts_off_is_said_before_the_number(summarised, summary):
+    """An error cut at a bound is not the error: it may be less than half of it."""
+    found = summarised(0.1)
+    cut = {"cut_off_in_public": 0.515, "largest_error": 2.58, "rmse": found.loss}
+    for values, name, named in (
+        ({"cut_off_in_public": 0.515}, "mean loss", "mean loss, each at most 4"),
+        (cut, "typical error (RMSE)", "typical error (RMSE), each at most 2.58"),
+    ):
+        judged = found.model_copy(update=values)
+        run = summary().model_copy(update={"validation": judged})
+        line = validation_lines(run)[0]
+        assert f"{name}, where " in line
+        assert line.index("count as") < line.index("the noise alone")
+        assert line.endswith(" On the public records that leaves out 51.5% of the loss.")
+        assert named in [what for what, *_ in measure_rows(judged)]
+        assert f">{named}<" in validation_part(run)
