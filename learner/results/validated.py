@@ -287,9 +287,13 @@ def _guess(part: _Part, bounds: ValidationBounds, factors: Factors) -> Measured:
         return float(its.table[:, larger].sum())
 
     cells = len(bounds.edges) + 1
-    return part.measured(
+    guess = part.measured(
         share, factor=factors.cell, cells=cells, within=SHARE, spread=_binary_spread
     )
+    if guess.exact is None:
+        return guess
+    # The noise may have made the other class the larger one.
+    return guess.model_copy(update={"exact": max(guess.exact, 1.0 - guess.exact)})
 
 
 def _nearest(value: float, within: tuple[float, float]) -> float:

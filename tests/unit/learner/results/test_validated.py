@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from common.terms import StudyTerms
-from common.validation import factors_of
+from common.validation import factors_of, unpack_validation
 from learner.planning.validation import ValidationBounds
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.results.validation_part import validation_part
@@ -197,6 +197,29 @@ def test_a_share_predicted_right_stands_beside_that_of_the_larger_class(make_ter
     line = validation_lines(summary().model_copy(update={"validation": known}))[0]
     beside = "always predicting the larger class 95.0% (94.6% to 95.4%; exactly 95.1%)"
     assert (beside in line) == (noise < 1)
+
+
+def test_the_exact_share_of_the_larger_class_is_of_the_one_that_is_larger(make_terms):
+    """Noise may make the other class look larger; then the exact share was that of the smaller."""
+    edges = (0.0,)
+    terms = replace(_terms(make_terms), edges=edges)
+    cells = factors_of(terms).cell
+    exact, noisy = np.array([[0.2, 0.1], [0.5, 0.2]]), np.array([[0.1, 0.3], [0.2, 0.4]])
+    validated = Validated(
+        bounds=replace(BOUNDS, edges=edges),
+        terms=(terms,),
+        answers=(
+            Answer(shown=True, response=np.array([0, 0, *(cells * noisy.ravel())]), noise_scale=1),
+        ),
+    )
+    truth = unpack_validation(np.array([0, 0, *(cells * exact.ravel())]), terms)
+    found = summarise_validation(validated, names=["a"], num_records=[10_000], exact=[truth])
+    assert found is not None
+    assert found.accuracy_of_guess is not None
+    assert found.accuracy_of_guess.value == pytest.approx(0.7)
+    assert found.accuracy_of_guess.exact == pytest.approx(0.7)
+    assert found.accuracy is not None
+    assert found.accuracy.exact == pytest.approx(0.4)
 
 
 def test_what_a_bound_cuts_off_is_said_before_the_number(summarised, summary):
