@@ -97,7 +97,9 @@ def who_gains(summary: Summary) -> str:
     """Who gains from taking part in an evaluated run, judged on the records of all together."""
     together, free = summary.relative_fitness, summary.relative_fitness_public
     if together is not None and free is not None and free <= together:
-        return "Nobody gains from taking part: the public model, which is free, is as good."
+        is_level = number_words(free) == number_words(together)
+        how = "as good" if is_level else "better"
+        return f"Nobody gains from taking part: the public model, which is free, is {how}."
     gaining = [owner.name for owner in summary.owners if owner.gains]
     if summary.own is not None:
         # Nobody else gets the model.
@@ -114,7 +116,9 @@ def notes(summary: Summary) -> list[str]:
     if quality is not None and quality.public is not None and quality.on == "owners":
         value, other = quality.common.value, quality.public.value
         if not is_better(quality, value, other):
-            lines.append("The public records alone give a model as good as this one, for free.")
+            is_level = number_words(value) == number_words(other)
+            what = "a model as good as this one" if is_level else "a better model than this one"
+            lines.append(f"The public records alone give {what}, for free.")
     if quality is not None:
         lines += no_better_than_guessing(quality)
     if summary.ticks < summary.horizon:

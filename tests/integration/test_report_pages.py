@@ -322,7 +322,10 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
     assert "Learnt by ticks. Forecast relative fitness: ticks 0.0321, and 0.0789 for" in run
     assert "2 of 3 owners gain; the one that does not:" in run
     beaten = evaluated(3).model_copy(update={"relative_fitness_public": 0.02})
-    assert "the public model, which is free, is as good" in " ".join(verdict_lines(beaten))
+    assert "the public model, which is free, is better" in " ".join(verdict_lines(beaten))
+    level = {"relative_fitness_public": beaten.relative_fitness}
+    said = " ".join(verdict_lines(beaten.model_copy(update=level)))
+    assert "the public model, which is free, is as good" in said
 
 
 def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):
