@@ -29,7 +29,7 @@ from learner.results.quality_words import interval_words
 from learner.results.report import sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Summary
-from learner.results.verdict_words import verdict_lines
+from learner.results.verdict_words import notes, verdict_lines
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1440)
@@ -326,6 +326,15 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
     level = {"relative_fitness_public": beaten.relative_fitness}
     said = " ".join(verdict_lines(beaten.model_copy(update=level)))
     assert "the public model, which is free, is as good" in said
+    quality = beaten.quality
+    assert quality is not None
+    for factor, what in ((0.5, "a better model than this one"), (1.0, "a model as good as this")):
+        value = factor * quality.common.value
+        free = quality.model_copy(
+            update={"public": quality.common.model_copy(update={"value": value})}
+        )
+        told = " ".join(notes(beaten.model_copy(update={"quality": free})))
+        assert f"The public records alone give {what}" in told
 
 
 def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):

@@ -98,7 +98,7 @@ def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_pro
     assert told["validation_missing"] == {"owner-c": "it does not say how good a model is"}
     said = " ".join(trained.stdout.split())
     assert "2 owners say, with noise, of their " in said
-    assert " records: typical error (RMSE) " in said
+    assert " records: typical error (RMSE), where errors beyond " in said
     assert "No answer on how good the model is from owner-c" in said
     page = (run / "report.html").read_text()
     card = (run / "MODEL_CARD.md").read_text()
