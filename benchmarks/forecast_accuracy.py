@@ -19,7 +19,7 @@ from accuracy import compare_case, draw_cases, groups_of, overall, summarise
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.public_data import Files, hospital_family, loan_family
 from learner.simulated.groups import NOTABLE_DRIFT, drift
-from learner.simulated.sweeps import run_sweep
+from learner.simulated.sweeps import Workers, run_sweep
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
 
@@ -60,8 +60,7 @@ def main(  # noqa: PLR0917 (one for each option)
         compare_case,
         points,
         folder=out,
-        jobs=jobs,
-        cluster=cluster,
+        workers=Workers(jobs=jobs, cluster=cluster),
         fingerprint=lambda family, case: f"{family.feature_map.digest[:16]} {case}",
         on_done=lambda done: print(f"{done} of {len(points)} studies", flush=True),
     )

@@ -28,7 +28,7 @@ from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.simulated.evaluation import union
-from learner.simulated.sweeps import run_sweep
+from learner.simulated.sweeps import Workers, run_sweep
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.points import Repeating, fingerprint, records_digest, repeat_point
@@ -132,7 +132,9 @@ def scaling() -> float:
 
     def sweep(jobs: int) -> float:
         return seconds(
-            lambda: run_sweep(repeat_point, calls, jobs=jobs, fingerprint=fingerprint),
+            lambda: run_sweep(
+                repeat_point, calls, workers=Workers(jobs=jobs), fingerprint=fingerprint
+            ),
             time.perf_counter,
         )
 

@@ -204,17 +204,18 @@ def forecast(  # noqa: PLR0917 (one for each option)
 
     Example: copriv forecast examples/hospitals.toml --quick
     """
-    from learner.commands.forecast import run_forecast  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.forecast import (  # noqa: PLC0415 (keeps --help quick)
+        candidate_of,
+        run_forecast,
+    )
+    from learner.simulated.sweeps import Workers  # noqa: PLC0415 (as above)
 
     folder = run_forecast(
-        load_study(study, overrides, data),
-        base=study.parent,
-        public=public,
+        candidate_of(load_study(study, overrides, data), base=study.parent, public=public),
         out=out,
         compare=tuple(name.strip() for name in compare.split(",") if name.strip()),
         curves=not quick,
-        jobs=jobs,
-        cluster=cluster,
+        workers=Workers(jobs=jobs, cluster=cluster),
         console=console(width=120),
     )
     click.echo(f"forecast folder: {folder}")

@@ -36,62 +36,55 @@ from learner.results.forecast_page import write_forecast_page
 from learner.results.forecast_text import print_verdict
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json
-from learner.simulated.sweeps import Sweep, run_sweep
+from learner.simulated.sweeps import Sweep, Workers, run_sweep
 
 __all__ = ["candidate_of", "run_forecast"]
 
 
 def run_forecast(
-    settings: StudySettings,
+    candidate: Candidate,
     *,
-    base: Path,
-    public: Path | None,
     out: Path | None,
     compare: Sequence[str],
     curves: bool,
-    jobs: int,
-    cluster: str | None,
+    workers: Workers,
     console: Console,
 ) -> Path:
     """Forecast a study from public records, and say who gains; returns the folder.
 
     Args:
-      settings: The study.
-      base: The folder of its file.
-      public: A table of public records in place of the study's.
+      candidate: The study.
       out: The folder; a forecast of the same study that was stopped there is continued.
       compare: Names of other algorithms.
       curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
-      jobs: Processes; -1 for one on each core.
-      cluster: Address of a Dask scheduler, or None.
+      workers: Who computes.
       console: Where to print.
 
     Raises:
-      InputError: The settings or the public records do not allow a forecast.
+      InputError: A name is none, or the public records do not allow a forecast.
     """
     for name in compare:
         if name not in COMPARED:
             raise InputError(f"--compare {name}: expected one of {', '.join(COMPARED)}")
-    candidate = candidate_of(settings, base=base, public=public)
+    settings = candidate.settings
     groups = candidate.groups  # refuses too few records before anything is computed
     folder = _folder(out, name=f"{settings.name}-forecast")
     with kept_in(folder, out):
         _say_what_takes_long(console, len(groups.records), len(settings.owners))
         with console.status("deciding"):
             decision = decide_quietly(
-                candidate.settings,
+                settings,
                 candidate.public,
                 num_records=candidate.num_records,
-                seed=settings.seed or 0,
+                seed=candidate.ground.seed,
             )
         points = points_of(questions(candidate, compare=compare, curves=curves, base=decision))
         with progress(console, "forecast", total=len(points)) as advance:
             sweep = run_sweep(
                 ask_together,
                 {name: (point,) for name, point in points.items()},
+                workers=workers,
                 folder=folder / "points",
-                jobs=jobs,
-                cluster=cluster,
                 fingerprint=fingerprint,
                 read=read_answers,
                 on_done=advance,
@@ -123,6 +116,11 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:
     """The study with everything public that its forecast needs.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      public: A table of public records in place of the study's.
 
     Raises:
       InputError: Public records, a group or an owner's n_i cannot be had.

@@ -22,7 +22,7 @@ from common.files import open_regular
 from common.judging import Judged
 from common.model import Model, read_model
 from learner.commands.use import judge_table, warn_if_insecure
-from learner.planning.grid import grid_of
+from learner.planning.grid import experiment_of, grid_of
 from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
@@ -292,17 +292,17 @@ def forecast(
       InputError: The settings or the public records do not allow a forecast.
     """
     _check_typed(study, data)
-    from learner.commands.forecast import run_forecast  # noqa: PLC0415 (as above)
+    from learner.commands.forecast import candidate_of, run_forecast  # noqa: PLC0415 (as above)
+    from learner.simulated.sweeps import Workers  # noqa: PLC0415 (as above)
 
+    settings = load_study(study, overrides=overrides, data=data)
+    public = None if public is None else Path(public)
     folder = run_forecast(
-        load_study(study, overrides=overrides, data=data),
-        base=Path(study).parent,
-        public=None if public is None else Path(public),
+        candidate_of(settings, base=Path(study).parent, public=public),
         out=None if out is None else Path(out),
         compare=[compare] if isinstance(compare, str) else compare,
         curves=not quick,
-        jobs=jobs,
-        cluster=None,
+        workers=Workers(jobs=jobs),
         console=console or _nowhere(),
     )
     verdict: dict[str, Any] = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
@@ -340,16 +340,12 @@ def sweep(
     """
     _check_typed(study, data)
     from learner.commands.sweep import run_study_sweep  # noqa: PLC0415 (as above)
+    from learner.simulated.sweeps import Workers  # noqa: PLC0415 (as above)
 
     folder = run_study_sweep(
-        Path(study),
-        grid=grid_of(grid),
-        seeds=seeds,
-        overrides=overrides,
-        data=data,
+        experiment_of(Path(study), grid_of(grid), seeds=seeds, overrides=overrides, data=data),
         out=None if out is None else Path(out),
-        jobs=jobs,
-        cluster=cluster,
+        workers=Workers(jobs=jobs, cluster=cluster),
         console=console or _nowhere(),
     )
     return pd.read_parquet(folder / "sweep.parquet")

@@ -17,17 +17,15 @@ import pandas as pd
 from rich.console import Console
 
 from common.arrays import Matrix, Vector
-from common.config import Overrides
 from common.errors import InputError
 from common.small_files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
-from learner.planning.grid import Grid, Point, points_of
+from learner.planning.grid import Experiment, Point
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.roles import own_index
-from learner.planning.settings import check_data_typed
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import (
@@ -38,7 +36,7 @@ from learner.results.sweep_page import (
     write_sweep_page,
 )
 from learner.simulated.evaluation import union
-from learner.simulated.sweeps import Failure, Sweep, holds_results, processes, run_sweep
+from learner.simulated.sweeps import Failure, Sweep, Workers, holds_results, run_sweep
 from learner.training.points import (
     Deciding,
     Repeating,
@@ -92,11 +90,10 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class How:
-    """Where a sweep computes, and where it writes and prints."""
+    """Who computes a sweep, and where it writes and prints."""
 
     folder: Path
-    jobs: int
-    cluster: str | None
+    workers: Workers
     console: Console
 
     def run(self, what: str, work: Any, points: Mapping[str, tuple[Any, ...]], read: Any) -> Sweep:
@@ -112,68 +109,42 @@ class How:
             return run_sweep(
                 work,
                 points,
+                workers=self.workers,
                 folder=self.folder / "points",
-                jobs=self.jobs,
-                cluster=self.cluster,
                 fingerprint=fingerprint,
                 read=read,
                 on_done=advance,
             )
 
-    @property
-    def workers(self) -> str:
-        """On what the estimated time is spent."""
-        if self.cluster is not None:
-            return "of one core's work"
-        count = processes(self.jobs)
-        return f"on {count} process{'es' if count > 1 else ''}"
-
 
 def run_study_sweep(
-    study: Path,
-    *,
-    grid: Grid,
-    seeds: int,
-    overrides: Overrides,
-    data: str | Path | None,
-    out: Path | None,
-    jobs: int,
-    cluster: str | None,
-    console: Console,
+    experiment: Experiment, *, out: Path | None, workers: Workers, console: Console
 ) -> Path:
-    """Run a study at every point of a grid and at seeds 1 to ``seeds``; returns the folder.
+    """Run a study at every point of a grid and at many seeds; returns the folder.
 
     Args:
-      study: STUDY.toml.
-      grid: Keys of its settings and their values; see :func:`learner.planning.grid.points_of`.
-      seeds: How many.
-      overrides: Changes of the study.
-      data: The table to use instead of data.path.
+      experiment: The study, its grid and the seeds.
       out: The folder; a sweep of the same study and grid that was stopped there is continued.
-      jobs: Processes; -1 for one on each core.
-      cluster: Address of a Dask scheduler, or None.
+      workers: Who computes.
       console: Where to print.
 
     Raises:
-      InputError: A point is no study, the tables cannot be read, or nothing could be computed.
+      InputError: The tables cannot be read, or nothing could be computed.
     """
-    points = points_of(grid, study, seeds=seeds, overrides=overrides, data=data)
-    check_data_typed(data, *(point.settings for point in points))
-    base = study.parent
-    studies = len(points) * seeds
+    points, seeds = len(experiment.points), experiment.seeds
     console.print(
-        f"points {len(points):,} x seeds {seeds:,} = {counted(studies, 'study', 'studies')}",
+        f"points {points:,} x seeds {seeds:,} = {counted(points * seeds, 'study', 'studies')}",
         highlight=False,
     )
-    grounds = _grounds(points, base=base)
+    grounds = _grounds(experiment)
     was_there = out is not None and out.is_dir()
     goes_on = out is not None and (out / GRID).is_file()
-    folder = _folder(out, points, grid, base=base)
-    how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
+    folder = _folder(out, experiment)
+    how = How(folder=folder, workers=workers, console=console)
     gone = nullcontext() if goes_on else _gone_without_results(folder, was_there=was_there)
     with kept_in(folder, out), gone:
-        rows = _computed(points, grounds, seeds, how)
-        _leave(folder, rows, points[0].settings.name, list(grid), console)
+        rows = _computed(experiment, grounds, how)
+        _leave(folder, rows, experiment, console)
     return folder
 
 
@@ -196,20 +167,20 @@ def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
         raise
 
 
-def _computed(
-    points: Sequence[Point], grounds: Sequence[Ground], seeds: int, how: How
-) -> pd.DataFrame:
+def _computed(experiment: Experiment, grounds: Sequence[Ground], how: How) -> pd.DataFrame:
     """One row for each study that could be computed; a warning names what was left out.
 
     Raises:
       InputError: None could be.
     """
-    decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds), read_decided)
+    points, seeds = experiment.points, experiment.seeds
+    to_decide = _to_decide(experiment, grounds)
+    decided = how.run("deciding", decide_point, to_decide, read_decided)
     decisions = {int(name[-5:]): result for name, result in decided.results.items()}
     failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
     if decisions:
         _print_time(decisions, seeds, how)
-    to_repeat = _to_repeat(points, grounds, decisions, seeds)
+    to_repeat = _to_repeat(experiment, grounds, decisions)
     repeated = (
         how.run("repeating", repeat_point, to_repeat, read_repeated) if decisions else Sweep()
     )
@@ -222,10 +193,10 @@ def _computed(
     return rows
 
 
-def _grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
+def _grounds(experiment: Experiment) -> list[Ground]:
     """What each point stands on; tables that are read alike are read once, for all owners."""
     with _warnings_once():
-        return _read_grounds(points, base=base)
+        return _read_grounds(experiment.points, base=experiment.base)
 
 
 @contextmanager
@@ -261,10 +232,10 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
     return grounds
 
 
-def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path) -> Path:
+def _folder(out: Path | None, experiment: Experiment) -> Path:
     """A new folder, or the one of the same sweep, which may have had fewer seeds."""
-    texts = [point.settings.model_dump_json() for point in points]
-    options = {key: list(values) for key, values in grid.items()}
+    texts = [point.settings.model_dump_json() for point in experiment.points]
+    options = {key: list(values) for key, values in experiment.grid.items()}
     mine = json.loads(json.dumps({"grid": options, "points": joblib.hash(texts)}, default=str))
     if out is not None and (out / GRID).is_file():
         try:
@@ -277,41 +248,38 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
                 "give another folder with --out"
             )
         return out
-    folder = create_run_folder(out, name=f"{points[0].settings.name}-sweep")
-    write_settings(folder / SETTINGS, points[0].settings, base=base)
+    folder = create_run_folder(out, name=f"{experiment.name}-sweep")
+    write_settings(folder / SETTINGS, experiment.points[0].settings, base=experiment.base)
     write_json(folder / GRID, mine)
     return folder
 
 
-def _to_decide(
-    points: Sequence[Point], grounds: Sequence[Ground], seeds: int
-) -> dict[str, tuple[Any, ...]]:
+def _to_decide(experiment: Experiment, grounds: Sequence[Ground]) -> dict[str, tuple[Any, ...]]:
     """The calls that decide what each point leaves open."""
     calls: dict[str, tuple[Any, ...]] = {}
-    for number, (point, ground) in enumerate(zip(points, grounds, strict=True)):
+    for number, (point, ground) in enumerate(zip(experiment.points, grounds, strict=True)):
         owners = len(point.settings.owners)
         what = Deciding(
             settings=point.settings,
             public=ground.public,
             num_records=ground.counts[:owners],
             records=ground.digest(owners),
-            seeds=seeds,
+            seeds=experiment.seeds,
         )
         calls[f"point-{number:05d}"] = (what, ground.features, ground.targets)
     return calls
 
 
 def _to_repeat(
-    points: Sequence[Point],
+    experiment: Experiment,
     grounds: Sequence[Ground],
     decisions: Mapping[int, Mapping[str, Any]],
-    seeds: int,
 ) -> dict[str, tuple[Any, ...]]:
     """The calls that run each decided point, in blocks of seeds."""
     calls: dict[str, tuple[Any, ...]] = {}
     for number, its in decisions.items():
-        point, ground = points[number], grounds[number]
-        for block in blocks_of(seeds, its["horizon"]):
+        point, ground = experiment.points[number], grounds[number]
+        for block in blocks_of(experiment.seeds, its["horizon"]):
             what = Repeating(
                 settings=point.settings,
                 feature_map=ground.public.feature_map,
@@ -327,10 +295,11 @@ def _to_repeat(
 def _print_time(decisions: Mapping[int, Mapping[str, Any]], seeds: int, how: How) -> None:
     """About how long all seeds take, from what a few ticks of each point took."""
     work = sum(its["seconds"] * len(blocks_of(seeds, its["horizon"])) for its in decisions.values())
-    if how.cluster is None:
-        work /= processes(how.jobs)
+    on, count = "of one core's work", how.workers.processes()
+    if count is not None:
+        on, work = f"on {count} process{'es' if count > 1 else ''}", work / count
     minutes = f"{work / 60:,.0f} minutes" if work > 120 else f"{max(work, 1):.0f} s"
-    how.console.print(f"all seeds take about {minutes} {how.workers}", highlight=False)
+    how.console.print(f"all seeds take about {minutes} {on}", highlight=False)
 
 
 def _failed(point: Point, failure: Failure) -> str:
@@ -380,10 +349,9 @@ def _cell(value: object) -> object:
     return value if is_plain else json.dumps(value, default=str)
 
 
-def _leave(
-    folder: Path, rows: pd.DataFrame, name: str, keys: Sequence[str], console: Console
-) -> None:
+def _leave(folder: Path, rows: pd.DataFrame, experiment: Experiment, console: Console) -> None:
     """The rows, their table and the page."""
+    keys = list(experiment.grid)
     write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
@@ -392,6 +360,5 @@ def _leave(
     notes += incomparable([key for key in keys if key not in same])
     for note in notes:
         console.print(f"note: {note}", highlight=False)
-    write_sweep_page(
-        folder, f"{name}: sweep of {counted(len(rows), 'study', 'studies')}", summary, keys, notes
-    )
+    title = f"{experiment.name}: sweep of {counted(len(rows), 'study', 'studies')}"
+    write_sweep_page(folder, title, summary, keys, notes)

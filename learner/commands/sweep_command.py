@@ -54,17 +54,13 @@ def sweep(
     Example: copriv sweep examples/hospitals.toml --grid privacy.epsilon=1,10 --seeds 50
     """
     from learner.commands.sweep import run_study_sweep  # noqa: PLC0415 (keeps --help quick)
-    from learner.planning.grid import parse_grid  # noqa: PLC0415 (as above)
+    from learner.planning.grid import experiment_of, parse_grid  # noqa: PLC0415 (as above)
+    from learner.simulated.sweeps import Workers  # noqa: PLC0415 (as above)
 
     folder = run_study_sweep(
-        study,
-        grid=parse_grid(grid),
-        seeds=seeds,
-        overrides=overrides,
-        data=data,
+        experiment_of(study, parse_grid(grid), seeds=seeds, overrides=overrides, data=data),
         out=out,
-        jobs=jobs,
-        cluster=cluster,
+        workers=Workers(jobs=jobs, cluster=cluster),
         console=console(width=120),
     )
     click.echo(f"sweep folder: {folder}")

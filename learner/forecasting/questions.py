@@ -248,21 +248,11 @@ def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
 def ask(question: Question) -> Answer:
     """The answer of one question."""
     whole, part = question.candidate, question.part
-    seed = whole.settings.seed or 0
     decision = question.decision and _under_budgets(part, question.decision)
     decision = decision or decide_quietly(
-        part.settings, part.public, num_records=part.num_records, seed=seed
+        part.settings, part.public, num_records=part.num_records, seed=whole.ground.seed
     )
-    forecasted = expect(
-        part.settings,
-        part.public,
-        decision,
-        seed=seed,
-        num_records=whole.num_records,
-        taking_part=question.taking_part,
-        known=whole.known,
-        groups=whole.groups,
-    )
+    forecasted = expect(part.settings, whole.ground, decision, taking_part=question.taking_part)
     return _answer(forecasted, decision, part.settings)
 
 

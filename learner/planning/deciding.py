@@ -14,14 +14,12 @@ from learner.planning.decision import Decision, Expected
 from learner.planning.design import decided, left_open, require_records
 from learner.planning.ground import FORECAST_SEED, Ground
 from learner.planning.plan import algorithm_of
-from learner.planning.proposal import NoiseError, attendance_of, problem_of, propose
-from learner.planning.public_side import PublicSide, known_groups, public_groups
+from learner.planning.proposal import NoiseError, attendance_of, propose
+from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
 from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
-from learner.simulated.groups import PublicGroups
-from learner.simulated.twin import Forecast, deal, forecast
-from learner.simulated.world import World
+from learner.simulated.twin import Forecast, forecast
 
 __all__ = ["decide", "decide_quietly", "expect"]
 
@@ -61,7 +59,7 @@ def decide(
     if not (compares or left_open(settings)):
         return decision
     own = way_of(settings)
-    found = {own: _expected(settings, ground, decision)}
+    found = {own: expect(settings, ground, decision)}
     if compares:
         others = [way for way in _ways(settings, ground) if way in AT_ONCE and way != own]
         with contextlib.suppress(NoiseError):
@@ -120,7 +118,7 @@ def _designed(
         other = as_way(settings, way)
         try:
             design = decided(other, ground)
-            designs[way] = design, _expected(other, ground, design)
+            designs[way] = design, expect(other, ground, design)
         except NoiseError as error:
             refused = error
     if refused is not None and not designs:
@@ -143,66 +141,35 @@ def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast])
     )
 
 
-def _expected(settings: StudySettings, ground: Ground, decision: Decision) -> Forecast:
-    """What a study is expected to come to on its ground."""
-    return expect(
-        settings,
-        ground.public,
-        decision,
-        seed=ground.seed,
-        groups=ground.groups,
-        worlds=ground.forecast_worlds,
-    )
-
-
 @one_blas_thread()
 def expect(
     settings: StudySettings,
-    public: PublicSide,
+    ground: Ground,
     decision: Decision,
     *,
-    seed: int,
-    num_records: Sequence[int] = (),
     taking_part: Sequence[int] | None = None,
-    known: Sequence[int | None] | None = None,
-    groups: PublicGroups | None = None,
-    worlds: Sequence[World] | None = None,
 ) -> Forecast:
     """What a study is expected to come to.
 
     Args:
       settings: The study of those who take part.
-      public: The feature map and the public records.
+      ground: What it is forecast on: all owners whose union fitness is judged on.
       decision: What was left open, decided.
-      seed: The clocks' seed.
-      num_records: The n_i of all owners whose union fitness is judged on, where not all of them
-        take part.
-      taking_part: Which of these do; None for all.
-      known: The groups of public records that all of these are known to be.
-      groups: The public records in groups, where they were made before.
-      worlds: Where it is run, where they were dealt before.
+      taking_part: Which of these owners take part; None for all.
     """
     settings = resolved(settings, decision)
-    groups = groups or public_groups(public, problem_of(settings, public.loss(settings.model)))
-    if worlds is None:
-        worlds = deal(
-            groups,
-            np.array(num_records or decision.num_records, dtype=np.float64),
-            known=known_groups(public, settings) if known is None else known,
-            worlds=settings.forecast.worlds,
-            rng=np.random.default_rng(FORECAST_SEED),
-        )
+    worlds = ground.forecast_worlds
     if taking_part is not None:
         worlds = [world.only(taking_part) for world in worlds]
     return forecast(
         propose(
             settings,
-            public.feature_map,
+            ground.public.feature_map,
             decision,
-            seed=seed,
+            seed=ground.seed,
             attendance=attendance_of(settings),
         ),
-        groups,
+        ground.groups,
         worlds,
         runs=settings.forecast.runs,
         rng=np.random.default_rng([FORECAST_SEED, 1]),

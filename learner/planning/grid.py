@@ -16,9 +16,9 @@ from common.errors import InputError
 from common.setting_kinds import plain
 from common.texts import printable
 from learner.planning.sections import is_owner_requested
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, check_data_typed
 
-__all__ = ["Grid", "Point", "grid_of", "parse_grid", "points_of"]
+__all__ = ["Experiment", "Grid", "Point", "experiment_of", "grid_of", "parse_grid"]
 
 OWNERS = "owners"
 # More are a mistake, or several sweeps.
@@ -47,6 +47,28 @@ class Point:
     def words(self) -> str:
         """The point for people; nothing for that of an empty grid."""
         return ", ".join(f"{key}={_text(value)}" for key, value in self.place.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A study at every point of a grid and at many seeds.
+
+    Args:
+      base: The folder of the study's file.
+      grid: The values of each key.
+      points: The study at each point.
+      seeds: How many seeds each point is run at: 1, 2, 3, ...
+    """
+
+    base: Path
+    grid: Grid
+    points: tuple[Point, ...]
+    seeds: int
+
+    @property
+    def name(self) -> str:
+        """What the study is called."""
+        return self.points[0].settings.name
 
 
 def parse_grid(typed: Sequence[str]) -> Grid:
@@ -113,20 +135,20 @@ def _checked(key: str, values: list[object], *, where: str) -> list[object]:
     return values
 
 
-def points_of(
-    grid: Grid,
+def experiment_of(
     study: Path,
+    grid: Grid,
     *,
     seeds: int,
     overrides: Overrides = (),
     data: str | Path | None = None,
-) -> list[Point]:
+) -> Experiment:
     """The study at every point of a grid, each checked as a study of its own.
 
     Args:
+      study: STUDY.toml.
       grid: The grid; the key ``owners`` says how many of the study's owners take part, the first of
         its file.
-      study: STUDY.toml.
       seeds: How many seeds there are for each point.
       overrides: Changes of the study.
       data: The table to use instead of data.path.
@@ -168,7 +190,8 @@ def points_of(
                 'set algorithm.initiative = "learner"'
             )
         points.append(Point(place=place, settings=settings))
-    return points
+    check_data_typed(data, *(point.settings for point in points))
+    return Experiment(base=study.parent, grid=grid, points=tuple(points), seeds=seeds)
 
 
 def _check_owners(count: object, there: int) -> None:

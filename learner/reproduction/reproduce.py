@@ -21,7 +21,7 @@ from learner.reproduction.papers import FIGURES, Figure
 from learner.reproduction.public_data import Files
 from learner.results.progress import progress
 from learner.results.run_folder import write_table
-from learner.simulated.sweeps import run_sweep
+from learner.simulated.sweeps import Workers, run_sweep
 
 __all__ = ["finding", "run_reproduction"]
 
@@ -166,7 +166,12 @@ def _computed(
     cluster: str | None,
 ) -> dict[str, pd.DataFrame]:
     """What these calls find, each a table."""
-    sweep = run_sweep(work, calls, jobs=1, cluster=cluster, fingerprint=lambda *arguments: "")
+    sweep = run_sweep(
+        work,
+        calls,
+        workers=Workers(jobs=1, cluster=cluster),
+        fingerprint=lambda *arguments: "",
+    )
     for name, failure in sweep.failures.items():
         raise InputError(
             f"{name}: cannot be computed, {failure.error}; check the records it is given"

@@ -28,7 +28,7 @@ from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
 from common.texts import printable
 
-__all__ = ["Failure", "Sweep", "holds_results", "processes", "run_sweep"]
+__all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
 
 # To reach a scheduler, and once more for what it says first.
 CONNECT_SECONDS = 10
@@ -64,13 +64,44 @@ class Sweep:
     failures: dict[str, Failure] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Who computes points.
+
+    Args:
+      jobs: Processes on this machine; -1 for one on each core, 1 for none beside this one.
+      cluster: Address of a Dask scheduler that computes in place of this machine.
+    """
+
+    jobs: int = -1
+    cluster: str | None = None
+
+    def processes(self) -> int | None:
+        """How many processes of this machine compute; None where a cluster does.
+
+        Raises:
+          InputError: The environment has no number where joblib takes its limit from.
+        """
+        if self.cluster is not None:
+            return None
+        try:
+            joblib.cpu_count()
+        except ValueError:
+            limit = printable(os.environ.get(LIMIT, ""), 40)
+            raise InputError(
+                f"the environment has {LIMIT}={limit!r}: expected a whole number, the most "
+                "processes that may compute; correct or unset it"
+            ) from None
+        count: int = joblib.effective_n_jobs(self.jobs)
+        return count
+
+
 def run_sweep(
     work: Work,
     points: Mapping[str, tuple[Any, ...]],
     *,
+    workers: Workers,
     folder: Path | None = None,
-    jobs: int = -1,
-    cluster: str | None = None,
     fingerprint: Callable[..., str] = lambda *arguments: str(joblib.hash(arguments)),
     read: Callable[..., Result] = lambda kept, *arguments: kept,
     on_done: Callable[[int], None] = lambda done: None,
@@ -81,9 +112,8 @@ def run_sweep(
       work: A function of a module, called with each point's arguments; it returns what JSON can
         hold.
       points: The arguments of each point by its name.
+      workers: Who computes.
       folder: Where results are kept; None keeps none.
-      jobs: Processes on this machine; -1 for one on each core, 1 for none beside this one.
-      cluster: Address of a Dask scheduler that computes in place of this machine.
       fingerprint: A text that identifies a point's arguments: equal for equal ones.
       read: Makes a result of what was kept, given the point's arguments; it raises whatever it
         likes where the work returns nothing of the kind, and the point is computed again.
@@ -93,8 +123,7 @@ def run_sweep(
       InputError: The cluster cannot be reached, the folder cannot be written, or the environment
         has no number where it limits processes.
     """
-    if cluster is None:
-        processes(jobs)
+    workers.processes()  # refuses before anything is written
     prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
     done: dict[str, Result] = {}
     failures: dict[str, Failure] = {}
@@ -103,7 +132,7 @@ def run_sweep(
         done = _found(folder, prints, lambda name, kept: read(kept, *points[name]))
     on_done(len(done))
     missing = [name for name in points if name not in done]
-    for name, result in _compute(work, points, missing, jobs=jobs, cluster=cluster):
+    for name, result in _compute(work, points, missing, workers):
         if isinstance(result, Failure):
             failures[name] = result
         else:
@@ -115,47 +144,27 @@ def run_sweep(
     return Sweep(results=ordered, failures=failures)
 
 
-def processes(jobs: int) -> int:
-    """How many processes compute: ``jobs``, or one on each core for -1.
-
-    Raises:
-      InputError: The environment has no number where joblib takes its limit from.
-    """
-    try:
-        joblib.cpu_count()
-    except ValueError:
-        limit = printable(os.environ.get(LIMIT, ""), 40)
-        raise InputError(
-            f"the environment has {LIMIT}={limit!r}: expected a whole number, the most processes "
-            "that may compute; correct or unset it"
-        ) from None
-    count: int = joblib.effective_n_jobs(jobs)
-    return count
-
-
 def _compute(
     work: Work,
     points: Mapping[str, tuple[Any, ...]],
     names: list[str],
-    *,
-    jobs: int,
-    cluster: str | None,
+    workers: Workers,
 ) -> Iterator[tuple[str, Result | Failure]]:
     """The results in the order in which they come."""
     if not names:
         return
     # Each argument by itself: large arrays that points share are then sent to a worker once.
     calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in names)
-    if cluster is not None:
-        with _dask(cluster):
+    if workers.cluster is not None:
+        with _dask(workers.cluster):
             yield from joblib.Parallel()(calls)
         return
-    if jobs == 1:
+    if workers.jobs == 1:
         yield from (_guarded(work, name, *points[name]) for name in names)
         return
     with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
-            n_jobs=jobs, return_as="generator_unordered"
+            n_jobs=workers.jobs, return_as="generator_unordered"
         )(calls)
         yield from found
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
-from learner.simulated.sweeps import run_sweep
+from learner.simulated.sweeps import Workers, run_sweep
 
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
 
@@ -28,8 +28,10 @@ def test_a_cluster_computes_the_same_points(tmp_path):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as cluster:
-        there = run_sweep(root, points, cluster=cluster.scheduler_address, folder=tmp_path)
-    here = run_sweep(root, points, jobs=1)
+        there = run_sweep(
+            root, points, workers=Workers(cluster=cluster.scheduler_address), folder=tmp_path
+        )
+    here = run_sweep(root, points, workers=Workers(jobs=1))
     assert there.results == here.results
     assert set(there.failures) == set(here.failures) == {"-1"}
 
@@ -75,11 +77,11 @@ def test_what_is_no_scheduler_is_told_of_in_a_sentence(said, monkeypatch):
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         try:
             with pytest.raises(InputError, match="no Dask scheduler answers there"):
-                run_sweep(root, {"one": (4.0,)}, cluster=address)
+                run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=address))
         finally:
             server.shutdown(socket.SHUT_RDWR)
 
 
 def test_an_address_of_another_kind_is_told_of_in_a_sentence():
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
-        run_sweep(root, {"one": (4.0,)}, cluster="tls://127.0.0.1:1")
+        run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster="tls://127.0.0.1:1"))

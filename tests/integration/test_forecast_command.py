@@ -30,6 +30,7 @@ from learner.forecasting.verdict import verdict
 from learner.planning.deciding import decide
 from learner.planning.settings import StudySettings
 from learner.results.forecast_text import sentences
+from learner.simulated.sweeps import Workers
 
 
 def make_table(rows, seed, region=None):
@@ -82,17 +83,14 @@ def copriv(*arguments):
     return run("copriv", "forecast", *arguments)
 
 
-def forecast_here(path, out, *, compare=(), curves=False, public=None):
+def forecast_here(path, out, *, public=None):
     """The command without a process of its own."""
     run_forecast(
-        load_settings(StudySettings, path),
-        base=path.parent,
-        public=public,
+        candidate_of(load_settings(StudySettings, path), base=path.parent, public=public),
         out=out,
-        compare=compare,
-        curves=curves,
-        jobs=1,
-        cluster=None,
+        compare=(),
+        curves=False,
+        workers=Workers(jobs=1),
         console=Console(file=io.StringIO()),
     )
     return json.loads((out / "forecast.json").read_text())
@@ -247,14 +245,11 @@ def test_what_takes_long_is_said_before_it_begins(study, tmp_path, monkeypatch):
     path = study()
     with pytest.raises(ZeroDivisionError):
         run_forecast(
-            load_settings(StudySettings, path),
-            base=path.parent,
-            public=None,
+            candidate_of(load_settings(StudySettings, path), base=path.parent, public=None),
             out=tmp_path / "out",
             compare=(),
             curves=False,
-            jobs=1,
-            cluster=None,
+            workers=Workers(jobs=1),
             console=Console(file=text, width=200),
         )
     assert re.fullmatch(

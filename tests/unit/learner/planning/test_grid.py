@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import InputError
-from learner.planning.grid import parse_grid, points_of
+from learner.planning.grid import experiment_of, parse_grid
 
 STUDY = """\
 name = "small"
@@ -44,7 +44,7 @@ def test_a_key_with_an_empty_part_is_none(text):
 def test_every_combination_is_a_study_of_its_own(study):
     grid = parse_grid(["privacy.epsilon=1/3,2", "owners=3,1", "algorithm.horizon=4,auto"])
     changes = {"algorithm.step": "auto", "profile": "published", "algorithm.rho": None}
-    points = points_of(grid, study, seeds=5, overrides=changes)
+    points = experiment_of(study, grid, seeds=5, overrides=changes).points
     assert len(points) == 8
     first, last = points[0], points[-1]
     assert first.words == "privacy.epsilon=1/3, owners=3, algorithm.horizon=4"
@@ -56,7 +56,7 @@ def test_every_combination_is_a_study_of_its_own(study):
 
 
 def test_no_grid_is_one_point(study):
-    (point,) = points_of({}, study, seeds=1)
+    (point,) = experiment_of(study, {}, seeds=1).points
     assert point.words == ""
 
 
@@ -82,7 +82,7 @@ def test_no_grid_is_one_point(study):
 )
 def test_what_is_no_grid_is_one_sentence(study, typed, sentence):
     with pytest.raises(InputError) as error:
-        points_of(parse_grid([typed]), study, seeds=3)
+        experiment_of(study, parse_grid([typed]), seeds=3)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -91,9 +91,9 @@ def test_a_grid_that_is_too_large_says_how_many_studies_it_has(study):
     values = ",".join(map(str, range(1, 201)))
     grid = parse_grid([f"privacy.epsilon={values}", f"model.theta_max={values}"])
     with pytest.raises(InputError, match="40,000 points x 3 seeds = 120,000 studies"):
-        points_of(grid, study, seeds=3)
+        experiment_of(study, grid, seeds=3)
     with pytest.raises(InputError, match=r"at most .* 999,999 studies"):
-        points_of(parse_grid(["privacy.epsilon=1,2"]), study, seeds=600_000)
+        experiment_of(study, parse_grid(["privacy.epsilon=1,2"]), seeds=600_000)
 
 
 def test_a_key_that_stands_twice_is_refused():

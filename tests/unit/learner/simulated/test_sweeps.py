@@ -6,7 +6,9 @@ import os
 import pytest
 
 from common.errors import InputError
-from learner.simulated.sweeps import _checksum, holds_results, run_sweep
+from learner.simulated.sweeps import Workers, _checksum, holds_results, run_sweep
+
+ALONE = Workers(jobs=1)
 
 
 def work(x, log):
@@ -25,22 +27,24 @@ def calls(log):
 def test_a_sweep_computes_every_point_once_and_records_failures(tmp_path, jobs):
     log, told = tmp_path / "log", []
     points = {f"p{x}": (x, str(log)) for x in (1, 2, -3, 4)}
-    sweep = run_sweep(work, points, folder=tmp_path / "kept", jobs=jobs, on_done=told.append)
+    sweep = run_sweep(
+        work, points, folder=tmp_path / "kept", workers=Workers(jobs=jobs), on_done=told.append
+    )
     assert sweep.results == {"p1": {"square": 1}, "p2": {"square": 4}, "p4": {"square": 16}}
     assert list(sweep.results) == ["p1", "p2", "p4"]
     assert sweep.failures["p-3"].error == "ValueError: -3 is below 0"
     assert "below 0" in json.loads((tmp_path / "kept/p-3.json").read_text())["error"]
     assert told[0] == 0
     assert told[-1] == 4
-    again = run_sweep(work, points, folder=tmp_path / "kept", jobs=jobs)
+    again = run_sweep(work, points, folder=tmp_path / "kept", workers=Workers(jobs=jobs))
     assert again.results == sweep.results
     assert calls(log) == sorted(["1", "2", "4", "-3", "-3"])  # only the failed one again
 
 
 def test_a_point_of_other_arguments_is_computed_anew(tmp_path):
     log = tmp_path / "log"
-    run_sweep(work, {"p": (2, str(log))}, folder=tmp_path / "kept", jobs=1)
-    sweep = run_sweep(work, {"p": (3, str(log))}, folder=tmp_path / "kept", jobs=1)
+    run_sweep(work, {"p": (2, str(log))}, folder=tmp_path / "kept", workers=ALONE)
+    sweep = run_sweep(work, {"p": (3, str(log))}, folder=tmp_path / "kept", workers=ALONE)
     assert sweep.results["p"] == {"square": 9}
 
 
@@ -48,17 +52,19 @@ def test_a_point_of_other_arguments_is_computed_anew(tmp_path):
 def test_a_damaged_file_is_computed_anew(tmp_path, damaged):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/p.json").write_bytes(damaged)
-    sweep = run_sweep(work, {"p": (2, str(tmp_path / "log"))}, folder=tmp_path / "kept", jobs=1)
+    sweep = run_sweep(
+        work, {"p": (2, str(tmp_path / "log"))}, folder=tmp_path / "kept", workers=ALONE
+    )
     assert sweep.results["p"] == {"square": 4}
 
 
 @pytest.mark.parametrize("changed", [None, {}, {"square": [4]}, {"square": 5}, 10**400])
 def test_a_result_that_was_changed_is_computed_anew(tmp_path, changed):
     points, path = {"p": (2, str(tmp_path / "log"))}, tmp_path / "kept/p.json"
-    run_sweep(work, points, folder=path.parent, jobs=1)
+    run_sweep(work, points, folder=path.parent, workers=ALONE)
     kept = path.read_text()
     path.write_text(json.dumps(json.loads(kept) | {"result": changed}))
-    assert run_sweep(work, points, folder=path.parent, jobs=1).results["p"] == {"square": 4}
+    assert run_sweep(work, points, folder=path.parent, workers=ALONE).results["p"] == {"square": 4}
     assert path.read_text() == kept
     assert len(calls(tmp_path / "log")) == 2
 
@@ -71,9 +77,10 @@ def test_a_kept_result_that_the_work_cannot_have_returned_is_computed_anew(tmp_p
         return {"square": float(kept["square"])}
 
     def again():
-        return run_sweep(work, points, folder=folder, jobs=1, read=read).results["p"]["square"]
+        found = run_sweep(work, points, folder=folder, workers=ALONE, read=read)
+        return found.results["p"]["square"]
 
-    run_sweep(work, points, folder=folder, jobs=1)
+    run_sweep(work, points, folder=folder, workers=ALONE)
     assert isinstance(again(), float)
     kept = json.loads((folder / "p.json").read_text())
     for result in ({}, {"square": "x"}, {"square": 10**400}, [], None):
@@ -84,14 +91,18 @@ def test_a_kept_result_that_the_work_cannot_have_returned_is_computed_anew(tmp_p
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
-        run_sweep(work, {"p": (1, str(tmp_path / "log"))}, cluster="nonsense://nowhere:1")
+        run_sweep(
+            work, {"p": (1, str(tmp_path / "log"))}, workers=Workers(cluster="nonsense://nowhere:1")
+        )
 
 
 @pytest.mark.parametrize("limit", ["abc", "", "2.5"])
 def test_a_limit_of_processes_that_is_no_number_is_one_sentence(tmp_path, monkeypatch, limit):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", limit)
     with pytest.raises(InputError, match=f"LOKY_MAX_CPU_COUNT='{limit}': expected a whole number"):
-        run_sweep(work, {"p": (1, str(tmp_path / "log"))}, folder=tmp_path / "kept")
+        run_sweep(
+            work, {"p": (1, str(tmp_path / "log"))}, folder=tmp_path / "kept", workers=Workers()
+        )
     assert list(tmp_path.iterdir()) == []
 
 
