@@ -79,12 +79,12 @@ SERVICE = "bench.Echo"
 Lane = Callable[[int], float]
 
 
-def rows(*, quick: bool = False) -> list[tuple[str, float, float]]:
+def rows() -> list[tuple[str, float, float]]:
     """Name, ratio and bar of each comparison; 0 for a bar that there is none for."""
     table = []
-    for num_features in (10, 1000) if quick else (10, 1000, 10_000):
+    for num_features in (10, 1000, 10_000):
         for encrypted in (False, True):
-            medians = measured(num_features, encrypted, turns=TURNS // 4 if quick else TURNS)
+            medians = measured(num_features, encrypted, turns=TURNS)
             line = "mutual TLS" if encrypted else "plain"
             for mode in MODES:
                 floor, bar = BARS[mode]

@@ -35,7 +35,7 @@ def end_study(
     *,
     enrollments: Sequence[Enrollment],
     journal: Journal,
-    validates: bool = False,
+    validates: bool,
 ) -> tuple[str, ...]:
     """Close the study with each owner that promised responses, and disconnect from all.
 

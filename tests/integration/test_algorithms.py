@@ -74,13 +74,13 @@ class World:
         return table
 
     def settings(
-        self, loss: str, algorithm: dict[str, Any], privacy: dict[str, Any], seed: int = 5
+        self, loss: str, algorithm: dict[str, Any], privacy: dict[str, Any]
     ) -> StudySettings:
         return check_settings(
             StudySettings,
             {
                 "name": "study",
-                "seed": seed,
+                "seed": 5,
                 "features": {"map": "features.json"},
                 "model": {"loss": loss, "theta_max": 2.0}
                 | {field.name: "auto" for field in fields(LOSSES[loss].example())},

@@ -27,9 +27,9 @@ def copriv(*arguments: object, command: str = "copriv") -> Ended:
     return run_command(command, *arguments)
 
 
-def sentence(result: Any, status: int = 2) -> str:
+def sentence(result: Any) -> str:
     """The one sentence of a refusal."""
-    assert result.returncode == status, result.stderr + result.stdout
+    assert result.returncode == 2, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1, result.stderr

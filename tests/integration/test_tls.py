@@ -365,9 +365,9 @@ def test_a_learner_shows_its_renewed_certificate_without_a_restart(
     remote.disconnect()
 
 
-def rekeyed(folder: Path, key: Any, *, who: str = "owner-a") -> Path:
-    """A party's certificate for another key, and that key."""
-    path = folder / who / "certificate.pem"
+def rekeyed(folder: Path, key: Any) -> Path:
+    """An owner's certificate for another key, and that key."""
+    path = folder / "owner-a" / "certificate.pem"
     good = x509.load_pem_x509_certificate(path.read_bytes())
     ca = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
     assert isinstance(ca, ec.EllipticCurvePrivateKey)
@@ -386,8 +386,8 @@ def rekeyed(folder: Path, key: Any, *, who: str = "owner-a") -> Path:
     pem = serialization.Encoding.PEM
     path.write_bytes(builder.sign(ca, hashes.SHA256()).public_bytes(pem))
     plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / who / "key.pem").write_bytes(key.private_bytes(pem, *plain))
-    return folder / who
+    (path.parent / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+    return path.parent
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class Neighbours:
 
 
 @st.composite
-def neighbours(draw: Any, name: str, *, others: int = 2) -> Neighbours:
+def neighbours(draw: Any, name: str) -> Neighbours:
     """Newton's step of any domain, with a clip or without, and with any share for curvature."""
     one = draw(attempts(name))
     loss, p = LOSSES[name].example(), one.x.size
@@ -135,7 +135,7 @@ def neighbours(draw: Any, name: str, *, others: int = 2) -> Neighbours:
         y = draw(st.sampled_from(loss.targets or (-1.0, 1.0)))
         return x, y if loss.has_classes() else y * one.domain.target_bound
 
-    kept = [record() for _ in range(draw(st.integers(0, others)))]
+    kept = [record() for _ in range(draw(st.integers(0, 2)))]
     shards = tuple(
         Shard(
             Records(

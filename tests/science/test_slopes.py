@@ -57,13 +57,13 @@ def slope(x, psi):
     return np.polyfit(np.log(x), np.log(psi), 1)[0]
 
 
-def measure(study, *, epsilon_factor=1.0, shards=None, size=None):
-    """Mean relative fitness; ``size`` is what the owner says and is sized for."""
+def measure(study, *, epsilon_factor=1.0, shards=None):
+    """Mean relative fitness."""
     settings, side, all_shards, decision = study
     shards = shards or all_shards
-    counts = [len(shard) for shard in shards] if size is None else size
+    counts = tuple(len(shard) for shard in shards)
     step = Decision(
-        num_records=tuple(counts), horizon=1000, clip=None, constant=LONGER * decision.constant
+        num_records=counts, horizon=1000, clip=None, constant=LONGER * decision.constant
     )
     proposal = propose(settings, side.feature_map, step, seed=1)
     proposal = replace(proposal, unit_scales=proposal.unit_scales / epsilon_factor)

@@ -31,12 +31,12 @@ N = 2 * block_records(P) + 7
 RNG = np.random.default_rng(5)
 
 
-def models_at(record: Vector, margin: float) -> list[Vector]:
-    """Models at which the record's margin is this, but for the last bits."""
+def models_at_margin_1(record: Vector) -> list[Vector]:
+    """Models at which the record's margin is 1, but for the last bits."""
     models = []
     for _ in range(25):
         theta = RNG.uniform(-1.0, 1.0, size=len(record))
-        theta *= margin / (record @ theta)
+        theta *= 1.0 / (record @ theta)
         models += [theta * (1.0 + k * 2.0**-52) for k in (-2, -1, 0, 1, 2)]
     return models
 
@@ -89,7 +89,7 @@ def test_a_shard_of_equal_records_answers_as_one_of_them(make_terms, kind):
         return Shard(Records(features=np.tile(record, (n, 1)), targets=np.full(n, target)))
 
     one, many, seen = shard(1), shard(N), set()
-    for theta in models_at(record, 1.0):
+    for theta in models_at_margin_1(record):
         expected = exact_answer(one, theta, terms)
         seen.add(tuple(np.round(expected, 6)))
         np.testing.assert_allclose(exact_answer(many, theta, terms), expected, rtol=1e-9)
@@ -136,7 +136,7 @@ def test_compiled_code_rounds_a_margin_alike_wherever_a_record_stands(name):
 def test_compiled_code_answers_for_equal_records_as_for_one_of_them(clipped):
     record = RNG.uniform(-1.0, 1.0, size=P)
     kernel = fused.kernel("hinge", clipped=clipped)
-    for theta in models_at(record, 1.0):
+    for theta in models_at_margin_1(record):
         sums = [
             kernel(np.tile(record, (n, 1)), np.ones(n), theta, 0.0, 1e100) / n for n in (1, 2, 7)
         ]
@@ -194,6 +194,6 @@ def test_a_replaced_record_that_moves_all_others_moves_an_answer_by_the_sensitiv
     terms = make_terms(loss="hinge", theta_max=1e6, feature_map=feature_map.to_json())
     bound = release_of(terms).record_bound(terms, feature_map.domain)
     sensitivity = l1_sensitivity(gradient_bound=bound, num_records=len(others) + 1)
-    for theta in models_at(star, 1.0):
+    for theta in models_at_margin_1(star):
         first, second = (exact_answer(shard, theta, terms) for shard in shards)
         assert np.abs(first - second).sum() <= sensitivity

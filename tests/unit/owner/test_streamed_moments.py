@@ -34,7 +34,6 @@ from owner.server import open_owner
 from owner.shards import MomentShard, Shard, by_moments
 from owner.sums import MomentStream, block_records, moment_sums, stretches
 
-MakeTable = Callable[..., pd.DataFrame]
 MakeTerms = Callable[..., StudyTerms]
 APPLY = FeatureMap.apply
 POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}

@@ -40,8 +40,8 @@ def study(**changes: Any) -> StudySettings:
     return check_settings(StudySettings, table, where="study.toml")
 
 
-def plan(settings: StudySettings, counts: tuple[int, ...] = (100, 200, 300, 400)) -> Plan:
-    decision = Decision(num_records=counts, horizon=50, clip=None, constant=1e-3)
+def plan(settings: StudySettings) -> Plan:
+    decision = Decision(num_records=(100, 200, 300, 400), horizon=50, clip=None, constant=1e-3)
     return Plan(settings=settings, num_features=2, decision=decision, seed=3)
 
 

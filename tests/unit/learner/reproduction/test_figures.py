@@ -11,8 +11,9 @@ from learner.reproduction.papers import FIGURES
 from learner.reproduction.reproduce import finding, slope
 
 
-def grid(*, power: float, rest: float = 0.1, worst: float = 50.0) -> pd.DataFrame:
+def grid(*, power: float, rest: float = 0.1) -> pd.DataFrame:
     """Noise that falls with a power of n epsilon, above a rest, and below what the box allows."""
+    worst = 50.0
     n, epsilon = (a.ravel() for a in np.meshgrid([100, 200, 400, 800], np.geomspace(1, 1000, 7)))
     added = 1e6 * (n * epsilon) ** -power
     return pd.DataFrame(

@@ -21,8 +21,8 @@ from learner.simulated.world import World
 ROUNDS = 3
 
 
-def models(num_features, runs, *, seed=0):
-    rng = np.random.default_rng(seed)
+def models(num_features, runs):
+    rng = np.random.default_rng(0)
     x = rng.normal(size=(3 * num_features, num_features))
     curvature = x.T @ x / len(x)
     around = Around(
