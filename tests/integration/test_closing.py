@@ -189,7 +189,7 @@ def test_the_officer_closes_a_study_whose_learner_does_not(
 
 
 def test_an_owners_log_tells_each_enrolment_and_closing(
-    owner_folder, serve_owner, make_terms, caplog, monkeypatch
+    owner_folder, serve_owner, make_terms, caplog
 ):
     running = serve_owner(owner_folder())
     with caplog.at_level(logging.INFO, logger="copriv.owner"):

@@ -265,7 +265,7 @@ def test_check_measures_a_typical_gradient_on_public_records(
     assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
 
 
-def test_check_refuses_what_an_enrolment_would_refuse(owner_folder, study):
+def test_check_refuses_what_an_enrolment_would_refuse(owner_folder):
     settings = owner_folder(epsilon_per_study="2", max_features=4, kappa=2)
     assert "at most 2 on one study" in refused(
         owner_command("check", settings, "--epsilon", "3"), 3

@@ -32,7 +32,6 @@ def best(make_model: Callable[..., Model], table: pd.DataFrame, loss: str = "squ
 def at_home(
     tmp_path: Path,
     owner_folder: Callable[..., Path],
-    make_model: Callable[..., Model],
 ) -> Callable[..., Any]:
     """Evaluates a model on an owner's table."""
 

@@ -57,7 +57,7 @@ def test_ordinary_records_have_no_fault(study_map):
         assert faults(people(seed, 60), study_map) == {}
 
 
-def test_a_category_that_only_looks_alike_is_told_as_one(study_map):
+def test_a_category_that_only_looks_alike_is_told_as_one():
     """A file of another system keeps a letter and its accent apart."""
     table = people(1, 400).assign(sex=lambda t: t.sex.replace({"Female": "Fémale"}))
     other = fit_feature_map(

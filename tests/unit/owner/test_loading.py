@@ -105,9 +105,7 @@ def test_describe_tells_only_columns_that_are_named(owner_folder, table_maker, s
     running.drain(grace=0.1)
 
 
-def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
-    settings, feature_map, make_terms
-):
+def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(settings, make_terms):
     names = ["column-1", "column-2", "y"]
     said = []
     for extra in ("column-0", "column-9"):

@@ -232,7 +232,7 @@ def test_the_noise_of_moments_around_a_model_is_what_it_is_told_to_be(monkeypatc
     )
     seen = []
 
-    def watched(around, curvature, gradient, noise, **others):
+    def watched(around, curvature, gradient, noise, **_):
         seen.append((curvature, gradient, noise))
         return around.theta
 
