@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import queue
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,21 @@ import joblib
 
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
-from common.extras import needing_extras
 from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
-from common.texts import printable
+from common.texts import LONGEST_NOTE, printable
+from learner.simulated.cluster import LostCallError, computed_on
 
 __all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
 
-# To reach a scheduler, and once more for what it says first.
-CONNECT_SECONDS = 10
 # More than the result of any point takes on the disk.
 LARGEST_RESULT = 64 * 2**20
 # Joblib's own limit of processes.
 LIMIT = "LOKY_MAX_CPU_COUNT"
+OTHER_VERSION = (
+    "a worker of the cluster returned something else than this version of copriv does; install the "
+    "same version on all of them"
+)
 # Of a Python that begins: no file of the folder where it does is imported by accident.
 SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -127,12 +128,21 @@ def run_sweep(
     prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
     done: dict[str, Result] = {}
     failures: dict[str, Failure] = {}
+
+    def read_point(name: str, kept: Any) -> Result:
+        return read(kept, *points[name])
+
     if folder is not None:
         make_folder(folder)
-        done = _found(folder, prints, lambda name, kept: read(kept, *points[name]))
+        done = _found(folder, prints, read_point)
     on_done(len(done))
-    missing = [name for name in points if name not in done]
-    for name, result in _compute(work, points, missing, workers):
+    missing = {name: arguments for name, arguments in points.items() if name not in done}
+    found = (
+        _computed_here(work, missing, jobs=workers.jobs)
+        if workers.cluster is None
+        else _computed_there(work, missing, workers.cluster, read_point)
+    )
+    for name, result in found:
         if isinstance(result, Failure):
             failures[name] = result
         else:
@@ -144,29 +154,47 @@ def run_sweep(
     return Sweep(results=ordered, failures=failures)
 
 
-def _compute(
-    work: Work,
-    points: Mapping[str, tuple[Any, ...]],
-    names: list[str],
-    workers: Workers,
+def _computed_here(
+    work: Work, points: Mapping[str, tuple[Any, ...]], *, jobs: int
 ) -> Iterator[tuple[str, Result | Failure]]:
     """The results in the order in which they come."""
-    if not names:
+    if jobs == 1 or not points:
+        yield from (_guarded(work, name, *points[name]) for name in points)
         return
-    # Each argument by itself: large arrays that points share are then sent to a worker once.
-    calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in names)
-    if workers.cluster is not None:
-        with _dask(workers.cluster):
-            yield from joblib.Parallel()(calls)
-        return
-    if workers.jobs == 1:
-        yield from (_guarded(work, name, *points[name]) for name in names)
-        return
+    calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in points)
     with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
-            n_jobs=workers.jobs, return_as="generator_unordered"
+            n_jobs=jobs, return_as="generator_unordered"
         )(calls)
         yield from found
+
+
+def _computed_there(
+    work: Work,
+    points: Mapping[str, tuple[Any, ...]],
+    cluster: str,
+    read: Callable[[str, Any], Result],
+) -> Iterator[tuple[str, Result | Failure]]:
+    """The same on a cluster, whose workers may have another version, or end."""
+    if points:
+        # Each argument by itself: large arrays that points share are then sent once.
+        calls = {name: (work, name, *arguments) for name, arguments in points.items()}
+        for name, said in computed_on(cluster, _guarded, calls):
+            yield name, _checked(said, partial(read, name))
+
+
+def _checked(said: Any, read: Callable[[Any], Result]) -> Result | Failure:
+    """What a worker returned, or how it failed."""
+    if isinstance(said, LostCallError):
+        return Failure(error=str(said), trace="")
+    try:
+        _, result = said
+        if isinstance(result, Failure):
+            return Failure(error=printable(result.error, LONGEST_NOTE), trace=str(result.trace))
+        # As it would be read from its file.
+        return read(json.loads(json.dumps(result)))
+    except Exception:  # whatever another program makes of the work
+        return Failure(error=OTHER_VERSION, trace=traceback.format_exc())
 
 
 @contextmanager
@@ -192,35 +220,6 @@ def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Fail
         is_sentence = isinstance(error, CoprivError)
         message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
         return name, Failure(error=message, trace=traceback.format_exc())
-
-
-@contextmanager
-def _dask(address: str) -> Iterator[None]:
-    """Joblib's Dask backend on the scheduler at an address."""
-    with needing_extras("--cluster"):
-        from distributed import Client  # noqa: PLC0415 (an extra of its own)
-    opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def open_client() -> None:
-        try:
-            opened.put(Client(address, timeout=f"{CONNECT_SECONDS}s"))  # type: ignore[no-untyped-call]
-        except Exception as error:  # the library raises whatever it makes of what comes from there
-            opened.put(error)
-
-    # It waits for ever for one that connects and says nothing.
-    threading.Thread(target=open_client, name="cluster", daemon=True).start()
-    try:
-        client = opened.get(timeout=2 * CONNECT_SECONDS)
-    except queue.Empty:
-        client = TimeoutError("it says nothing")
-    if isinstance(client, Exception):
-        reason = printable(next(iter(str(client).splitlines()), "") or type(client).__name__, 200)
-        raise InputError(
-            f"--cluster {address}: no Dask scheduler answers there ({reason}); "
-            "give its address, such as tcp://HOST:8786"
-        )
-    with client, joblib.parallel_config(backend="dask"):
-        yield
 
 
 def _found(

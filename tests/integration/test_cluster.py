@@ -1,13 +1,20 @@
 """A sweep on a Dask cluster of this machine gives what it gives here."""
 
 import io
+import json
 import math
+import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
+from free_ports import free_port
 from rich.console import Console
 
 from common.errors import InputError
@@ -16,6 +23,7 @@ from learner.simulated.sweeps import Workers, run_sweep
 
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
@@ -63,9 +71,61 @@ def root(x):
     return {"root": math.sqrt(x)}
 
 
+def bad(name, array):
+    """What a worker of another version may do, or one that ends."""
+    if name == "ends":
+        os._exit(9)
+    if name == "fails":
+        raise RuntimeError("\x1b[2J[/red]\r\n" + "x" * 100_000)
+    return {"sum": "none" if name == "differs" else float(array.sum())}
+
+
+def a_sum(kept, *arguments):
+    return {"sum": float(kept["sum"])}
+
+
+def process():
+    return {"process": os.getpid()}
+
+
+def slow(begun):
+    if begun is not None:
+        Path(begun).touch()
+        time.sleep(60)
+    return {"process": os.getpid()}
+
+
+def started(stack, *arguments):
+    """A part of a cluster in a process of its own."""
+    command = [sys.executable, "-m", "distributed.cli.dask_" + arguments[0], *arguments[1:]]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    path = os.pathsep.join(p for p in (str(Path(__file__).parents[2]), *sys.path) if p)
+    running = subprocess.Popen(
+        [*command, "--no-dashboard"], env=os.environ | {"PYTHONPATH": path}, **quiet
+    )
+    stack.callback(running.wait)
+    stack.callback(running.kill)
+    return running
+
+
+def awaited(path):
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def await_port(address):
+    host, port = address.removeprefix("tcp://").split(":")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize("said", [b"\0" * 1000, b"HTTP/1.1 200 OK\r\n\r\nhello", b""])
 def test_what_is_no_scheduler_is_told_of_in_a_sentence(said, monkeypatch):
-    monkeypatch.setattr("learner.simulated.sweeps.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("learner.simulated.cluster.CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as answered:
 
         def answer():
@@ -85,3 +145,72 @@ def test_what_is_no_scheduler_is_told_of_in_a_sentence(said, monkeypatch):
 def test_an_address_of_another_kind_is_told_of_in_a_sentence():
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
         run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster="tls://127.0.0.1:1"))
+
+
+@pytest.fixture
+def cluster():
+    """A scheduler and workers in processes of their own: what passes between them is pickled."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as started,
+    ):
+        yield started.scheduler_address
+
+
+def test_each_point_of_a_cluster_is_kept_whatever_becomes_of_others(cluster, tmp_path):
+    """Workers end, fail, and answer as another version does."""
+    points = {name: (name, np.zeros(3)) for name in ("a", "fails", "differs", "b")}
+    # By itself: where a worker ends, what it was to compute next may be lost as well.
+    ended = run_sweep(
+        bad, {"ends": ("ends", np.zeros(3))}, workers=Workers(cluster=cluster)
+    ).failures["ends"]
+    assert ended.error.startswith("each worker of the cluster that computed it ended")
+    found = run_sweep(bad, points, workers=Workers(cluster=cluster), folder=tmp_path, read=a_sum)
+    assert found.results == {"a": {"sum": 0.0}, "b": {"sum": 0.0}}
+    said = {name: failure.error for name, failure in found.failures.items()}
+    assert said["fails"].startswith("RuntimeError: ")
+    assert len(said["fails"]) < 1200
+    assert said["fails"].isprintable()
+    assert said["differs"].startswith("a worker of the cluster returned something else")
+    files = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
+    kept = {name for name, content in files.items() if "result" in content}
+    assert kept == {"a", "b"}
+
+
+def test_a_worker_computes_even_if_it_is_the_only_one_of_its_cluster():
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as started:
+        found = run_sweep(
+            process, {"one": (), "two": ()}, workers=Workers(cluster=started.scheduler_address)
+        )
+    assert len(found.results) == 2
+    assert all(result["process"] != os.getpid() for result in found.results.values())
+
+
+def test_a_cluster_without_a_worker_is_told_of_in_a_sentence(monkeypatch):
+    monkeypatch.setattr("learner.simulated.cluster.CONNECT_SECONDS", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=None) as started,
+        pytest.raises(InputError, match="has no worker; start one, such as with dask worker tcp:"),
+    ):
+        run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=started.scheduler_address))
+
+
+def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
+    address, begun = f"tcp://127.0.0.1:{free_port()}", tmp_path / "begun"
+    with ExitStack() as stack:
+        scheduler = started(stack, "scheduler", "--port", address.rpartition(":")[2])
+        started(stack, "worker", address, "--nthreads", "1", "--no-nanny")
+        await_port(address)
+        end = threading.Timer(0, lambda: (awaited(begun), time.sleep(1), scheduler.kill()))
+        stack.callback(end.join)
+        end.start()
+        points = {"quick": (None,), "slow": (str(begun),)}
+        with pytest.raises(InputError, match="the Dask scheduler went away; see that it and"):
+            run_sweep(slow, points, workers=Workers(cluster=address), folder=tmp_path / "kept")
+    again = run_sweep(slow, {"quick": (None,)}, folder=tmp_path / "kept", workers=Workers(jobs=1))
+    assert "process" in again.results["quick"]
+    assert again.results["quick"]["process"] != os.getpid()
