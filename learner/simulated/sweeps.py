@@ -12,6 +12,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,10 @@ __all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
 LARGEST_RESULT = 64 * 2**20
 # Joblib's own limit of processes.
 LIMIT = "LOKY_MAX_CPU_COUNT"
+ENDED = (
+    "--jobs: a process that computed was ended, as where memory runs out; give fewer with --jobs, "
+    "and type the command again"
+)
 OTHER_VERSION = (
     "a worker of the cluster returned something else than this version of copriv does; install the "
     "same version on all of them"
@@ -121,8 +126,8 @@ def run_sweep(
       on_done: Called with how many points are done.
 
     Raises:
-      InputError: The cluster cannot be reached, the folder cannot be written, or the environment
-        has no number where it limits processes.
+      InputError: The cluster cannot be reached or went away, a process that computed was ended,
+        the folder cannot be written, or the environment has no number where it limits processes.
     """
     workers.processes()  # refuses before anything is written
     prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
@@ -166,7 +171,10 @@ def _computed_here(
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
             n_jobs=jobs, return_as="generator_unordered"
         )(calls)
-        yield from found
+        try:
+            yield from found
+        except BrokenExecutor:
+            raise InputError(ENDED) from None
 
 
 def _computed_there(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import time
 
 import pytest
 
@@ -87,6 +89,20 @@ def test_a_kept_result_that_the_work_cannot_have_returned_is_computed_anew(tmp_p
         changed = kept | {"result": result, "checksum": _checksum(result)}
         (folder / "p.json").write_text(json.dumps(changed))
         assert isinstance(again(), int)
+
+
+def ends(name):
+    if name == "ends":
+        time.sleep(1)  # the other one is done by then
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"name": name}
+
+
+def test_a_process_that_is_killed_is_one_sentence_and_what_was_computed_is_kept(tmp_path):
+    """As where memory runs out."""
+    with pytest.raises(InputError, match=r"--jobs: a process that computed was ended, .* again$"):
+        run_sweep(ends, {"a": ("a",), "ends": ("ends",)}, folder=tmp_path, jobs=2)
+    assert "result" in json.loads((tmp_path / "a.json").read_text())
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
