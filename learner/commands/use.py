@@ -278,7 +278,7 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
     if form == "sql":
-        _check_backslashes(model, run)
+        _check_writable(model, run)
     with needing_extras(f"--to {form}"):
         content = EXPORTS[form](model)
     write_or_refuse(out, content, mode=_mode_of(model), cure=ELSEWHERE)
@@ -318,18 +318,20 @@ def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
             )
 
 
-def _check_backslashes(model: Model, run: Path) -> None:
-    """Refuse a model with an input whose name some databases would read on as a query.
+def _check_writable(model: Model, run: Path) -> None:
+    """Refuse a model with an input whose name no query can have, or would be read on as one.
 
     Raises:
       InputError: It has one.
     """
+    from learner.results.export_sql import UNWRITABLE  # noqa: PLC0415 (as the others)
+
     for name in (rule.name for rule in model.feature_map.columns):
-        if "\\" in name:
+        if UNWRITABLE & set(name):
             raise InputError(
-                f"{run}: the model's own input {name!r} has a backslash in its name, which some "
-                "databases take for a sign of their own; rename it in all tables and train again, "
-                "or export to another form"
+                f"{run}: the model's own input {name!r} has a backslash or the character 0 in its "
+                "name, which some databases take for a sign of their own; rename it in all tables "
+                "and train again, or export to another form"
             )
 
 

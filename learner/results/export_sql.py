@@ -14,12 +14,15 @@ from common.columns import category_key, missing_texts
 from common.fitting import ColumnRule
 from common.model import Model
 
-__all__ = ["sql_query"]
+__all__ = ["UNWRITABLE", "sql_query"]
 
 # Deeper sums than this are refused by SQLite.
 LONGEST_SUM = 500
 # Beyond this margin a probability is 0 or 1, and an exponential overflows.
 LARGEST_MARGIN = 700.0
+# In some databases a backslash would make a quotation mark a part of the text, and at the character
+# 0 a query ends: no database has a text with it.
+UNWRITABLE = frozenset("\\\0")
 # What the table is called inside of the query, before each of its columns: SQLite takes a name in
 # quotes that stands alone, and that no column has, for a text, and that text for the number 0.
 _TABLE = "copriv_records"
@@ -162,8 +165,7 @@ def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     cases += [
         f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
         for key, code in rule.codes.items()
-        # In some databases a backslash would make a quotation mark a part of the text.
-        if category_key(key) == key and "\\" not in key
+        if category_key(key) == key and not UNWRITABLE & set(key)
     ]
     lines = "\n      ".join(cases)
     return f"CASE\n      {lines}\n      ELSE {_number(rule.unknown)} END"

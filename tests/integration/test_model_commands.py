@@ -428,15 +428,16 @@ def test_an_input_called_as_what_an_export_computes_is_one_sentence(
     assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
 
 
+@pytest.mark.parametrize("name", ['\\" FROM accounts --', "amount\0"])
 def test_an_input_whose_name_would_end_elsewhere_in_a_database_is_one_sentence(
-    tmp_path, make_model, typed
+    tmp_path, make_model, typed, name
 ):
     run, out = tmp_path / "model.json", tmp_path / "out"
-    hostile = json.dumps('\\" FROM accounts --')
+    hostile = json.dumps(name)
     run.write_text(make_model("squared").to_json().replace('"amount"', hostile))
     said = typed("copriv", "export", run, "--to", "sql", "--out", out)
     assert said.returncode == 2
-    assert "has a backslash in its name" in said.stderr
+    assert "has a backslash or the character 0 in its name" in said.stderr
     assert not out.exists()
     assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
 

@@ -223,10 +223,10 @@ def test_a_category_that_only_python_takes_for_a_number_is_a_text(make_model, fo
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
-def test_a_category_ends_its_text_in_no_database(make_model):
+@pytest.mark.parametrize("hostile", ["\\') OR 1=1 THEN currentUser() --", "x\0y"])
+def test_a_category_ends_its_text_in_no_database(make_model, hostile):
     r"""In some of them, \\' is a quotation mark within a text, and the next one ends it."""
     model = make_model()
-    hostile = "\\') OR 1=1 THEN currentUser() --"
     columns = tuple(
         rule.model_copy(update={"codes": {**rule.codes, hostile: 9.0}}) if rule.codes else rule
         for rule in model.feature_map.columns
