@@ -247,11 +247,12 @@ def test_log_lines_are_json_when_asked_for(owner_folder):
     process.terminate()
     _, said = process.communicate(timeout=20)
     assert process.returncode == 0
-    (line,) = said.strip().splitlines()
-    told = json.loads(line)
-    assert told["level"] == "warning"
-    assert "INSECURE" in told["message"]
-    assert set(told) == {"time", "level", "logger", "message"}
+    warned, noted = map(json.loads, said.strip().splitlines())
+    assert noted["level"] == "info"
+    assert "a new ledger is made" in noted["message"]
+    assert warned["level"] == "warning"
+    assert "INSECURE" in warned["message"]
+    assert set(noted) == set(warned) == {"time", "level", "logger", "message"}
 
 
 def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and_is_not_logged(

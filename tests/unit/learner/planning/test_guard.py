@@ -88,7 +88,7 @@ def test_a_study_that_beats_what_is_free_is_not_warned_of():
 
 
 def test_guard_false_goes_on_without_a_word():
-    settings = StudySettings.model_construct(profile="recommended", guard=False)
+    settings = StudySettings.model_construct(profile="recommended", guard=False, algorithm=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_guard(settings, decided(own=0.9, ticks=0.9))

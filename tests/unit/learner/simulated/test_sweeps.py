@@ -101,7 +101,7 @@ def ends(name):
 def test_a_process_that_is_killed_is_one_sentence_and_what_was_computed_is_kept(tmp_path):
     """As where memory runs out."""
     with pytest.raises(InputError, match=r"--jobs: a process that computed was ended, .* again$"):
-        run_sweep(ends, {"a": ("a",), "ends": ("ends",)}, folder=tmp_path, jobs=2)
+        run_sweep(ends, {"a": ("a",), "ends": ("ends",)}, folder=tmp_path, workers=Workers(jobs=2))
     assert "result" in json.loads((tmp_path / "a.json").read_text())
 
 
