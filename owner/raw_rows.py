@@ -60,7 +60,9 @@ def evenly_held(table: pd.DataFrame, *, is_typed: bool) -> pd.DataFrame:
     dtype('O')
     """
     even = _with_room_for_gaps if is_typed else _as_texts
-    return pd.DataFrame({name: even(column) for name, column in table.items()}, index=table.index)
+    columns = {name: even(column) for name, column in table.items()}
+    # Columns that stay as they are are not copied: a table may take most of the memory.
+    return pd.DataFrame(columns, index=table.index, copy=False)
 
 
 def _as_texts(column: pd.Series) -> pd.Series:

@@ -320,3 +320,9 @@ def test_cells_read_the_same_however_they_are_held():
             for codes, texts in map(category_keys, (held, own))
         ]
         assert keys[0] == keys[1]
+
+
+def test_columns_that_stay_as_they_are_are_not_copied():
+    table = pd.DataFrame({"x": [0.5, 1.5], "n": [1, 2]})
+    held = evenly_held(table, is_typed=True)
+    assert np.shares_memory(held["x"].to_numpy(), table["x"].to_numpy())
