@@ -52,16 +52,9 @@ def _walked(
 ) -> tuple[Vector, float, bool]:
     """The model at the end of one way, its value, and whether no model is better.
 
-    ``alpha`` are the multipliers of the margins, 1 - alpha those of xi >= 0, ``gamma`` those of the
-    box. What must stay above 0 is kept as such: a difference of two numbers that are nearly equal
-    is 0.
-
-    Args:
-      Z: As of :func:`least_hinge`.
-      needed: As of :func:`least_hinge`.
-      weight: As of :func:`least_hinge`.
-      box: As of :func:`least_hinge`.
-      careful: Whether a step that was cut short is followed by one away from the walls.
+    ``alpha`` are the multipliers of the margins, ``beta`` = 1 - alpha those of xi >= 0, ``gamma``
+    those of the box. What must stay above 0 is kept as such: a difference of two numbers that are
+    nearly equal is 0. The careful way follows a step that was cut short by one away from the walls.
     """
     n, p = Z.shape
     curvature = 2.0 * n * weight

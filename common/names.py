@@ -57,7 +57,7 @@ def nearest_letters(text: str) -> str:
     >>> nearest_letters("Évry, Großhadern")
     'Evry, Grosshadern'
     """
-    known = "".join(c if c.isascii() else c.casefold() if c.islower() else c for c in text)
+    known = "".join(c.casefold() if c.islower() else c for c in text)
     return unicodedata.normalize("NFKD", known).encode("ascii", "ignore").decode()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from common.command import Function, as_listed
+from common.command import as_listed
 
 __all__ = ["reading_options", "typed_place", "typed_reading"]
 
@@ -14,31 +14,30 @@ __all__ = ["reading_options", "typed_place", "typed_reading"]
 READING = ("query", "separator", "decimal", "dates", "encoding")
 
 
-def reading_options(command: Function) -> Function:
-    """How a table that is typed is read; :func:`typed_reading` takes these options."""
-    return as_listed(
-        click.option("--query", metavar="SELECT", help="What to read from a database."),
-        click.option(
-            "--separator",
-            metavar="CHARACTER",
-            help="What separates the cells of a CSV file; by default found in its header.",
-        ),
-        click.option(
-            "--decimal",
-            type=click.Choice([".", ","]),
-            help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
-        ),
-        click.option(
-            "--dates",
-            type=click.Choice(["month-first", "day-first"]),
-            help="The order of a CSV file's dates such as 7/1/2020; by default month-first.",
-        ),
-        click.option(
-            "--encoding",
-            metavar="NAME",
-            help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
-        ),
-    )(command)
+# How a table that is typed is read; :func:`typed_reading` takes these options.
+reading_options = as_listed(
+    click.option("--query", metavar="SELECT", help="What to read from a database."),
+    click.option(
+        "--separator",
+        metavar="CHARACTER",
+        help="What separates the cells of a CSV file; by default found in its header.",
+    ),
+    click.option(
+        "--decimal",
+        type=click.Choice([".", ","]),
+        help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
+    ),
+    click.option(
+        "--dates",
+        type=click.Choice(["month-first", "day-first"]),
+        help="The order of a CSV file's dates such as 7/1/2020; by default month-first.",
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
+    ),
+)
 
 
 def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:

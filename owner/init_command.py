@@ -26,45 +26,42 @@ QUESTIONS = {
 }
 
 
-def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that answer a question each."""
-    return as_listed(
-        click.option(
-            "--name", metavar="NAME", help="The owner's name; the default is the table's."
-        ),
-        click.option(
-            "--column",
-            "columns",
-            multiple=True,
-            metavar="COLUMN",
-            help="A column that learners may use; may be repeated. By default all but identifiers "
-            "and free text.",
-        ),
-        click.option(
-            "--epsilon-per-study",
-            metavar="NUMBER",
-            help="The most for one study; the default is 1.",
-        ),
-        click.option(
-            "--epsilon-lifetime",
-            metavar="NUMBER",
-            help="The most for all studies; the default is 3.",
-        ),
-        click.option(
-            "--learner",
-            "learners",
-            multiple=True,
-            metavar="NAME",
-            help="A learner that is served, by its certificate's name; may be repeated.",
-        ),
-        click.option(
-            "--listen",
-            default="127.0.0.1:50051",
-            show_default=True,
-            metavar="HOST:PORT",
-            help="Where it serves.",
-        ),
-    )(command)
+# The options that answer a question each.
+answers_options = as_listed(
+    click.option("--name", metavar="NAME", help="The owner's name; the default is the table's."),
+    click.option(
+        "--column",
+        "columns",
+        multiple=True,
+        metavar="COLUMN",
+        help="A column that learners may use; may be repeated. By default all but identifiers "
+        "and free text.",
+    ),
+    click.option(
+        "--epsilon-per-study",
+        metavar="NUMBER",
+        help="The most for one study; the default is 1.",
+    ),
+    click.option(
+        "--epsilon-lifetime",
+        metavar="NUMBER",
+        help="The most for all studies; the default is 3.",
+    ),
+    click.option(
+        "--learner",
+        "learners",
+        multiple=True,
+        metavar="NAME",
+        help="A learner that is served, by its certificate's name; may be repeated.",
+    ),
+    click.option(
+        "--listen",
+        default="127.0.0.1:50051",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where it serves.",
+    ),
+)
 
 
 @click.command()

@@ -66,6 +66,7 @@ def evenly_held(table: pd.DataFrame, *, is_typed: bool) -> pd.DataFrame:
 
 
 def _as_texts(column: pd.Series) -> pd.Series:
+    """Each cell as a text that reads as it does."""
     cells = [*map(written, column)]
     return pd.Series(cells, index=column.index, dtype=pd.StringDtype("pyarrow"))
 

@@ -55,41 +55,38 @@ declare_option = click.option(
 )
 
 
-def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options for a study that no file describes."""
-    return as_listed(
-        click.option(
-            "--loss",
-            metavar="NAME",
-            help="The study's loss: squared, hinge, logistic or huber; by default one for the "
-            "feature map's target.",
-        ),
-        click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
-        click.option(
-            "--theta-max",
-            type=float,
-            metavar="NUMBER",
-            help="Half the side of the box; the default is 1.",
-        ),
-        click.option(
-            "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
-        ),
-        click.option(
-            "--epsilon",
-            metavar="NUMBER",
-            help="The study's budget; the default is all that the policy allows.",
-        ),
-        click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
-        click.option(
-            "--kappa", type=int, metavar="K", help="In how many shards one record may be."
-        ),
-        click.option(
-            "--curvature-share",
-            type=float,
-            metavar="NUMBER",
-            help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
-        ),
-    )(command)
+# The options for a study that no file describes.
+study_numbers = as_listed(
+    click.option(
+        "--loss",
+        metavar="NAME",
+        help="The study's loss: squared, hinge, logistic or huber; by default one for the "
+        "feature map's target.",
+    ),
+    click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
+    click.option(
+        "--theta-max",
+        type=float,
+        metavar="NUMBER",
+        help="Half the side of the box; the default is 1.",
+    ),
+    click.option(
+        "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
+    ),
+    click.option(
+        "--epsilon",
+        metavar="NUMBER",
+        help="The study's budget; the default is all that the policy allows.",
+    ),
+    click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
+    click.option("--kappa", type=int, metavar="K", help="In how many shards one record may be."),
+    click.option(
+        "--curvature-share",
+        type=float,
+        metavar="NUMBER",
+        help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
+    ),
+)
 
 
 @click.command()

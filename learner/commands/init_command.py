@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,58 +33,56 @@ EPSILON = "1"
 NAMED = 40
 
 
-def choices(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that answer a question each."""
-    return as_listed(
-        click.option("--target", metavar="COLUMN", help="The column to predict."),
-        click.option(
-            "--owners",
-            metavar="COLUMN|N",
-            help="The column that says whose a record is, or N equal parts of the table, in its "
-            "order.",
-        ),
-        click.option(
-            "--positive",
-            multiple=True,
-            metavar="VALUE",
-            help="A value of class +1, where the target is no number; may be repeated. Of two "
-            "values the default is 1, true or yes, else the rarer.",
-        ),
-        click.option(
-            "--public",
-            metavar="ROWS",
-            help="How many rows are public, or a range such as -500: for the last ones; the "
-            "default is a tenth, 5,000 at most, dealt evenly where the table is sorted.",
-        ),
-        click.option(
-            "--epsilon", metavar="NUMBER", help="Each owner's privacy budget; the default is 1."
-        ),
-        click.option(
-            "--drop",
-            multiple=True,
-            metavar="COLUMN",
-            help="A column that is no input; may be repeated.",
-        ),
-        click.option(
-            "--categorical",
-            multiple=True,
-            metavar="COLUMN",
-            help="A column whose numbers are names; may be repeated.",
-        ),
-        click.option(
-            "--most",
-            type=click.IntRange(1, 1000),
-            default=12,
-            show_default=True,
-            help="The largest number of owners.",
-        ),
-        click.option(
-            "--split/--no-split",
-            default=None,
-            help="Write each owner's records, and public ones dealt evenly, into files; by default "
-            "where the last rows differ from the others.",
-        ),
-    )(command)
+# The options that answer a question each.
+choices = as_listed(
+    click.option("--target", metavar="COLUMN", help="The column to predict."),
+    click.option(
+        "--owners",
+        metavar="COLUMN|N",
+        help="The column that says whose a record is, or N equal parts of the table, in its order.",
+    ),
+    click.option(
+        "--positive",
+        multiple=True,
+        metavar="VALUE",
+        help="A value of class +1, where the target is no number; may be repeated. Of two "
+        "values the default is 1, true or yes, else the rarer.",
+    ),
+    click.option(
+        "--public",
+        metavar="ROWS",
+        help="How many rows are public, or a range such as -500: for the last ones; the "
+        "default is a tenth, 5,000 at most, dealt evenly where the table is sorted.",
+    ),
+    click.option(
+        "--epsilon", metavar="NUMBER", help="Each owner's privacy budget; the default is 1."
+    ),
+    click.option(
+        "--drop",
+        multiple=True,
+        metavar="COLUMN",
+        help="A column that is no input; may be repeated.",
+    ),
+    click.option(
+        "--categorical",
+        multiple=True,
+        metavar="COLUMN",
+        help="A column whose numbers are names; may be repeated.",
+    ),
+    click.option(
+        "--most",
+        type=click.IntRange(1, 1000),
+        default=12,
+        show_default=True,
+        help="The largest number of owners.",
+    ),
+    click.option(
+        "--split/--no-split",
+        default=None,
+        help="Write each owner's records, and public ones dealt evenly, into files; by default "
+        "where the last rows differ from the others.",
+    ),
+)
 
 
 @click.command()

@@ -49,34 +49,35 @@ data_option = click.option(
 )
 
 
-def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command about a study with a folder of results has."""
-    out = out_folder("Where the results go; the default is a new folder in runs/.")
-    return as_listed(overrides_option, data_option, out)(command)
+# The options that every command about a study with a folder of results has.
+study_options = as_listed(
+    overrides_option,
+    data_option,
+    out_folder("Where the results go; the default is a new folder in runs/."),
+)
 
 
-def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a simulation alone."""
-    return as_listed(
-        click.option(
-            "--in-memory",
-            is_flag=True,
-            help="INSECURE: owners as parts of this process, for thousands of them: no sockets, no "
-            "ledgers, seeded noise.",
-        ),
-        click.option(
-            "--noiseless",
-            is_flag=True,
-            help="Also repeat the run without noise, however long it takes.",
-        ),
-        noise_seed_option,
-        click.option(
-            "--allow-private-bounds",
-            is_flag=True,
-            help="Let owners serve a feature map fitted on their records, where those are public "
-            "anyway.",
-        ),
-    )(command)
+# The options of a simulation alone.
+simulation_options = as_listed(
+    click.option(
+        "--in-memory",
+        is_flag=True,
+        help="INSECURE: owners as parts of this process, for thousands of them: no sockets, no "
+        "ledgers, seeded noise.",
+    ),
+    click.option(
+        "--noiseless",
+        is_flag=True,
+        help="Also repeat the run without noise, however long it takes.",
+    ),
+    noise_seed_option,
+    click.option(
+        "--allow-private-bounds",
+        is_flag=True,
+        help="Let owners serve a feature map fitted on their records, where those are public "
+        "anyway.",
+    ),
+)
 
 
 yes_option = click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 
 from common.errors import DoubtWarning
 from common.texts import counted, named, number_words, printable
@@ -136,13 +137,12 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     text = _percent if percent else number_words
     return (
         f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
-        f"makes +/- {text(measured.noise)}{_exactly(measured, percent=percent)})"
+        f"makes +/- {text(measured.noise)}{_exactly(measured, text)})"
     )
 
 
-def _exactly(measured: Measured, *, percent: bool) -> str:
+def _exactly(measured: Measured, text: Callable[[float], str]) -> str:
     """The number without noise, where it is known."""
-    text = _percent if percent else number_words
     return "" if measured.exact is None else f"; exactly {text(measured.exact)}"
 
 
@@ -193,7 +193,7 @@ def _beside_guess(found: ValidationSummary) -> str:
         return ""
     return (
         f", of always predicting the larger class {_percent(guess.value)} "
-        f"({_percent(guess.low)} to {_percent(guess.high)}{_exactly(guess, percent=True)})"
+        f"({_percent(guess.low)} to {_percent(guess.high)}{_exactly(guess, _percent)})"
     )
 
 

@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from common.errors import InputError
 from common.extras import needing_extras
 from common.texts import printable
 
-__all__ = ["LostCallError", "computed_on"]
+__all__ = ["LostCall", "computed_on"]
 
 # To reach a scheduler, and once more for what it says first; also for its first worker.
 CONNECT_SECONDS = 10
@@ -29,8 +30,11 @@ ENDED = (
 LOUD = ("distributed", "distributed.client", "tornado", "tornado.application")
 
 
-class LostCallError(Exception):
-    """A worker ended, or came to something that cannot be read here."""
+@dataclass(frozen=True)
+class LostCall:
+    """A call whose worker ended, raised, or returned what cannot be read here."""
+
+    reason: str
 
 
 def computed_on(
@@ -47,7 +51,7 @@ def computed_on(
       calls: The arguments of each call by its name; arrays that several share are sent once.
 
     Yields:
-      A call's name and what a worker says that it returned, or a :class:`LostCallError`.
+      A call's name and what a worker says that it returned, or a :class:`LostCall`.
 
     Raises:
       InputError: No scheduler answers there, it has no worker, or it went away.
@@ -101,8 +105,8 @@ def _outcome(future: Any, address: str) -> Any:
     except Exception as error:  # whatever was raised there, or while it was read here
         kind = type(error).__name__
         if kind == "KilledWorker":
-            return LostCallError(ENDED)
-        return LostCallError(f"{kind}: {printable(error, LONGEST_REASON)}")
+            return LostCall(ENDED)
+        return LostCall(f"{kind}: {printable(error, LONGEST_REASON)}")
 
 
 @contextmanager
@@ -125,7 +129,8 @@ def _client(address: str) -> Iterator[Any]:
     except queue.Empty:
         client = TimeoutError("it says nothing")
     if isinstance(client, Exception):
-        reason = printable(next(iter(str(client).splitlines()), "") or type(client).__name__, 200)
+        said = next(iter(str(client).splitlines()), "") or type(client).__name__
+        reason = printable(said, LONGEST_REASON)
         raise InputError(
             f"--cluster {address}: no Dask scheduler answers there ({reason}); "
             "give its address, such as tcp://HOST:8786"

@@ -26,7 +26,7 @@ from common.errors import CoprivError, InputError
 from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
 from common.texts import LONGEST_NOTE, printable
-from learner.simulated.cluster import LostCallError, computed_on
+from learner.simulated.cluster import LostCall, computed_on
 
 __all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
 
@@ -193,8 +193,8 @@ def _computed_there(
 
 def _checked(said: Any, read: Callable[[Any], Result]) -> Result | Failure:
     """What a worker returned, or how it failed."""
-    if isinstance(said, LostCallError):
-        return Failure(error=str(said), trace="")
+    if isinstance(said, LostCall):
+        return Failure(error=said.reason, trace="")
     try:
         _, result = said
         if isinstance(result, Failure):
