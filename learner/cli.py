@@ -74,10 +74,12 @@ def simulate(
     study: Path,
     overrides: tuple[str, ...],
     data: Path | None,
+    out: Path | None,
     each_learns: bool,
     in_memory: bool,
+    noiseless: bool,
     yes: bool,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Start every owner of STUDY.toml here, train, and evaluate.
 
@@ -88,7 +90,7 @@ def simulate(
     """
     if each_learns and in_memory:
         raise InputError("--each-learns: its owners keep one ledger for all; leave out --in-memory")
-    if in_memory and given["allow_private_bounds"]:
+    if in_memory and flags["allow_private_bounds"]:
         raise InputError(
             "--allow-private-bounds: owners in memory serve any feature map; leave it out"
         )
@@ -96,15 +98,18 @@ def simulate(
         # It imports what owners need while this process imports what it needs.
         parent = None if in_memory else stack.enter_context(warm_parent())
         loaded = load_study(study, overrides, data, yes=yes)
-        given |= {"base": study.parent, "console": console(width=120)}
-        if each_learns and parent is not None:
-            from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (as below)
+        from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
+        from learner.commands.study import run_simulation  # noqa: PLC0415 (as above)
+        from learner.network.processes import Hosting  # noqa: PLC0415 (as above)
 
-            folder = run_each_learns(loaded, parent=parent, **given)
-        else:
-            from learner.commands.study import run_simulation  # noqa: PLC0415 (keeps --help quick)
-
-            folder = run_simulation(loaded, parent=parent, **given)
+        folder = (run_each_learns if each_learns else run_simulation)(
+            loaded,
+            Hosting(parent=parent, **flags),
+            base=study.parent,
+            out=out,
+            console=console(width=120),
+            noiseless=noiseless,
+        )
     click.echo(f"run folder: {folder}")
 
 

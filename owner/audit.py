@@ -201,17 +201,7 @@ def _serve(
         spacings.append(plan.grid_exponent)
         return noise(plan)
 
-    owner = DataOwner(
-        name="audited",
-        ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
-        maker=StudyMaker(
-            table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
-            policy=policy,
-            noise=watched,
-            insecure_noise=False,
-        ),
-        access=Access(policy, base=folder),
-    )
+    owner = _owner_of(folder, shard, policy, watched)
     thetas = np.zeros((trials, 2))
     thetas[:, 0] = shard.case.along
     thetas[1::2, 1] = THETA_MAX
@@ -228,6 +218,21 @@ def _serve(
         responses=np.array(seen),
         exact=exact[np.arange(trials) % 2],
         grid=math.ldexp(1.0, spacings[0]),
+    )
+
+
+def _owner_of(folder: Path, shard: Neighbour, policy: Policy, noise: NoiseFactory) -> DataOwner:
+    """An owner of these records with a new ledger."""
+    return DataOwner(
+        name="audited",
+        ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
+        maker=StudyMaker(
+            table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
+            policy=policy,
+            noise=noise,
+            insecure_noise=False,
+        ),
+        access=Access(policy, base=folder),
     )
 
 

@@ -22,9 +22,8 @@ from learner.commands.run_start import RunStart, train_into
 from learner.commands.study import read_shards
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.processes import owner_processes
+from learner.network.processes import Hosting, owner_processes
 from learner.network.starting import OwnerProcess
-from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
@@ -54,12 +53,10 @@ def with_learner(settings: StudySettings, name: str) -> StudySettings:
 
 def run_each_learns(
     settings: StudySettings,
+    hosting: Hosting,
     *,
     base: Path,
     out: Path | None,
-    parent: WarmParent,
-    insecure_noise_seed: int | None,
-    allow_private_bounds: bool,
     console: Console,
     noiseless: bool,
 ) -> Path:
@@ -80,13 +77,7 @@ def run_each_learns(
         write_features(folder / "features.json", public.feature_map)
         summaries = []
         with owner_processes(
-            settings,
-            base=base,
-            run_folder=folder,
-            parent=parent,
-            insecure_noise_seed=insecure_noise_seed,
-            allow_private_bounds=allow_private_bounds,
-            studies=len(studies) - 1,
+            settings, hosting, base=base, run_folder=folder, studies=len(studies) - 1
         ) as processes:
             for index, study in enumerate(studies):
                 local = LocalShard(settings.owners[index].name, shards[index])

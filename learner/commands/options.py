@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -119,20 +118,21 @@ days_option = click.option(
 )
 
 
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The public tables that the papers' figures need."""
-    tables = {
-        "loans": "Lending Club's table of accepted loans.",
-        "facilities": "New York's hospital stays (SPARCS) with the column Facility Name.",
-        "cards": "creditcard.csv of ULB and Worldline.",
-    }
-    path = A_FILE
-    return as_listed(
-        *(
-            click.option(f"--{n}", type=path, metavar="FILE", help=what)
-            for n, what in tables.items()
-        )
-    )(command)
+# The public tables that the papers' figures need.
+table_options = as_listed(
+    click.option(
+        "--loans", type=A_FILE, metavar="FILE", help="Lending Club's table of accepted loans."
+    ),
+    click.option(
+        "--facilities",
+        type=A_FILE,
+        metavar="FILE",
+        help="New York's hospital stays (SPARCS) with the column Facility Name.",
+    ),
+    click.option(
+        "--cards", type=A_FILE, metavar="FILE", help="creditcard.csv of ULB and Worldline."
+    ),
+)
 
 
 def load_study(

@@ -206,16 +206,15 @@ def simulate(
     """
     _check_typed(study, data)
     from learner.commands.study import run_simulation  # noqa: PLC0415 (import learner stays quick)
-    from learner.network.warm_parent import warm_parent  # noqa: PLC0415
+    from learner.network.processes import Hosting  # noqa: PLC0415 (as above)
+    from learner.network.warm_parent import warm_parent  # noqa: PLC0415 (as above)
 
     with warm_parent() as parent:
         folder = run_simulation(
             load_study(study, overrides=overrides, data=data),
+            Hosting(parent=parent, insecure_noise_seed=insecure_noise_seed),
             base=Path(study).parent,
             out=None if out is None else Path(out),
-            parent=parent,
-            insecure_noise_seed=insecure_noise_seed,
-            allow_private_bounds=False,
             console=console or _nowhere(),
         )
     return Run.load(folder)

@@ -20,8 +20,7 @@ from learner.commands.going_on import Simulating, Training, stoppable_run
 from learner.commands.measuring import evaluate_with
 from learner.commands.run_start import RunStart, print_summary, train_into
 from learner.network.connections import Connections, remote_owners, simulated_owners
-from learner.network.processes import owner_tables
-from learner.network.warm_parent import WarmParent
+from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
@@ -143,12 +142,10 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
 
 def run_simulation(
     settings: StudySettings,
+    hosting: Hosting,
     *,
     base: Path,
     out: Path | None,
-    parent: WarmParent | None,
-    insecure_noise_seed: int | None,
-    allow_private_bounds: bool,
     console: Console,
     noiseless: bool = False,
 ) -> Path:
@@ -156,11 +153,9 @@ def run_simulation(
 
     Args:
       settings: The study.
+      hosting: How its owners run.
       base: The folder of its file.
       out: A new run folder.
-      parent: What forks the owners; None for owners in this process, without sockets and ledgers.
-      insecure_noise_seed: Repeatable noise that protects nobody.
-      allow_private_bounds: Whether owners serve a map fitted on their records.
       console: Where to print.
       noiseless: Whether the run without noise is made even where it is long.
 
@@ -176,15 +171,8 @@ def run_simulation(
     going_on = Simulating(out)
     with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
-        with simulated_owners(
-            settings,
-            shards,
-            base=base,
-            folder=folder,
-            parent=parent,
-            insecure_noise_seed=insecure_noise_seed,
-            allow_private_bounds=allow_private_bounds,
-        ) as connections:
+        owners = simulated_owners(settings, shards, hosting, base=base, folder=folder)
+        with owners as connections:
             start = RunStart(
                 folder=folder,
                 settings=settings,

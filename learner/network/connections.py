@@ -18,9 +18,8 @@ from common.tls import Identity, Side, is_loopback, load_identity, refuse_plain_
 from common.wire import TOKEN_START
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.processes import owner_processes, read_owner
+from learner.network.processes import Hosting, owner_processes, read_owner
 from learner.network.starting import OwnerProcess, StartingOwner
-from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.training.initiative import Requests
@@ -103,34 +102,29 @@ def remote_owners(
 def simulated_owners(
     settings: StudySettings,
     shards: Sequence[Records],
+    hosting: Hosting,
     *,
     base: Path,
     folder: Path,
-    parent: WarmParent | None,
-    insecure_noise_seed: int | None,
-    allow_private_bounds: bool,
 ) -> Iterator[Connections]:
     """Owners as processes on this machine, except the one that is the learner.
 
-    They are forks of ``parent``; without one they are objects of this process. With the owners'
-    initiative they bind no port, and come to ours.
+    With the owners' initiative they bind no port, and come to ours.
 
     Owners start while something else is done: whether one has is known when it is first called.
 
     Args:
       settings: The study.
       shards: The owners' records, in the settings' order.
+      hosting: How they run.
       base: The folder that relative paths start from.
       folder: The run folder.
-      parent: Forks them; None for objects of this process.
-      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
-      allow_private_bounds: Whether they take a feature map fitted on their records.
 
     Raises:
       InputError: An owner that is to come to us did not start.
     """
-    if parent is None:
-        yield _memory_owners(settings, shards, insecure_noise_seed=insecure_noise_seed)
+    if hosting.parent is None:
+        yield _memory_owners(settings, shards, hosting.insecure_noise_seed)
         return
     with ExitStack() as stack:
         learner = None
@@ -140,11 +134,9 @@ def simulated_owners(
         processes = stack.enter_context(
             owner_processes(
                 settings,
+                hosting,
                 base=base,
                 run_folder=folder,
-                parent=parent,
-                insecure_noise_seed=insecure_noise_seed,
-                allow_private_bounds=allow_private_bounds,
                 learner=f"127.0.0.1:{learner.port}" if learner else None,
             )
         )
@@ -176,7 +168,7 @@ def _starting_owners(
 
 
 def _memory_owners(
-    settings: StudySettings, shards: Sequence[Records], *, insecure_noise_seed: int | None
+    settings: StudySettings, shards: Sequence[Records], seed: int | None
 ) -> Connections:
     """Owners as objects of this process: the mathematics of owners, no sockets and no ledgers.
 
@@ -191,7 +183,7 @@ def _memory_owners(
             '--in-memory: with algorithm.initiative = "owner" owners come over sockets; leave out '
             "--in-memory, or set another initiative"
         )
-    first = secrets.randbits(32) if insecure_noise_seed is None else insecure_noise_seed
+    first = secrets.randbits(32) if seed is None else seed
     return Connections(
         [
             LocalShard(entry.name, shard)

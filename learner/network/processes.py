@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,7 +25,33 @@ from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
 from learner.planning.shared_records import Rows, warn_of_shared_records
 
-__all__ = ["owner_processes", "owner_tables", "read_owner", "table_source"]
+__all__ = ["Hosting", "owner_processes", "owner_tables", "read_owner", "table_source"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosting:
+    """How a study's owners run on this machine.
+
+    Args:
+      parent: Forks them; None for objects of this process, without sockets and ledgers.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether they take a feature map fitted on their records.
+    """
+
+    parent: WarmParent | None
+    insecure_noise_seed: int | None = None
+    allow_private_bounds: bool = False
+
+    def flags(self, index: int) -> list[str]:
+        """The options of ``copriv-owner serve`` and ``attach`` for one of them.
+
+        >>> Hosting(parent=None, insecure_noise_seed=7, allow_private_bounds=True).flags(2)
+        ['--insecure-noise-seed', '9', '--allow-private-bounds']
+        """
+        allowed = ["--allow-private-bounds"] if self.allow_private_bounds else []
+        if self.insecure_noise_seed is None:
+            return allowed
+        return ["--insecure-noise-seed", str(self.insecure_noise_seed + index), *allowed]
 
 
 def table_source(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> TableSource:
@@ -105,12 +132,10 @@ def owner_tables(
 @contextmanager
 def owner_processes(
     settings: StudySettings,
+    hosting: Hosting,
     *,
     base: Path,
     run_folder: Path,
-    parent: WarmParent,
-    insecure_noise_seed: int | None,
-    allow_private_bounds: bool,
     learner: str | None = None,
     studies: int = 1,
 ) -> Iterator[Sequence[OwnerProcess]]:
@@ -121,14 +146,16 @@ def owner_processes(
 
     Args:
       settings: The study.
+      hosting: How they run; it has a parent.
       base: The folder that relative paths start from.
       run_folder: The run folder.
-      parent: Forks them.
-      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
-      allow_private_bounds: Whether they take a feature map fitted on their records.
       learner: HOST:PORT of a learner that they connect to; None where they serve at ports.
       studies: How many studies their lifetime budgets are for.
     """
+    assert hosting.parent is not None  # noqa: S101 (objects of this process need none of this)
+    # They end by themselves when this process does.
+    what = ["serve"] if learner is None else ["attach", "--learner", learner]
+    command = [*what, "owner.toml", "--with-parent"]
     owners = []
     for index, entry in enumerate(settings.owners):
         if entry.name == settings.learner.own:
@@ -146,10 +173,8 @@ def owner_processes(
         # Nobody looks for it after a crash of the machine: a simulation does not go on.
         with refused(folder / "owner.toml"):
             (folder / "owner.toml").write_text(content, encoding="utf-8")
-        seed = None if insecure_noise_seed is None else insecure_noise_seed + index
-        arguments = _arguments(seed, learner=learner, allow_private_bounds=allow_private_bounds)
-        owners.append(OwnerProcess(entry.name, folder, arguments))
-    with starting(owners, parent):
+        owners.append(OwnerProcess(entry.name, folder, [*command, *hosting.flags(index)]))
+    with starting(owners, hosting.parent):
         yield owners
 
 
@@ -196,14 +221,3 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
     if settings.seed is None:
         return None
     return int(np.random.SeedSequence([settings.seed, index]).generate_state(1)[0])
-
-
-def _arguments(seed: int | None, *, learner: str | None, allow_private_bounds: bool) -> list[str]:
-    """The arguments of ``copriv-owner``; the process ends by itself when this one does."""
-    what = ["serve"] if learner is None else ["attach", "--learner", learner]
-    arguments = [*what, "owner.toml", "--with-parent"]
-    if seed is not None:
-        arguments += ["--insecure-noise-seed", str(seed)]
-    if allow_private_bounds:
-        arguments.append("--allow-private-bounds")
-    return arguments

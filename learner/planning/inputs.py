@@ -210,24 +210,7 @@ def _why_not(found: _Found) -> str:
             "an empty cell means no, write that there",
         ),
         (column.is_constant, "it says the same of every record"),
-        (
-            column.unsure_date and (column.kind == "text" or column.is_identifier),
-            f"its dates have a form that is not read ({column.unsure_date}); "
-            f"{how_to_write(column.unsure_date)}",
-        ),
-        (
-            column.comma_number and (column.kind == "text" or column.is_identifier),
-            f"its numbers have a decimal comma, which is read as text ({column.comma_number}); "
-            'say so with decimal = "," (--decimal ,)',
-        ),
-        (
-            column.unread_number and (column.kind == "text" or column.is_identifier),
-            f"{column.unread_words}; {PLAINLY}",
-        ),
-        (
-            column.odd_one and (column.kind == "text" or column.is_identifier),
-            f"{column.odd_words}; {EMPTY}",
-        ),
+        (column.kind == "text" or column.is_identifier, _unread(column)),
         (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
@@ -249,7 +232,22 @@ def _why_not(found: _Found) -> str:
             f"under another name{KNOWN_BEFORE}",
         ),
     )
-    return next((reason for holds, reason in reasons if holds), "")
+    return next((reason for holds, reason in reasons if holds and reason), "")
+
+
+def _unread(column: Column) -> str:
+    """Why a column of texts may be one of dates or numbers, or nothing."""
+    if column.unsure_date:
+        date = column.unsure_date
+        return f"its dates have a form that is not read ({date}); {how_to_write(date)}"
+    if column.comma_number:
+        return (
+            f"its numbers have a decimal comma, which is read as text ({column.comma_number}); "
+            'say so with decimal = "," (--decimal ,)'
+        )
+    if column.unread_number:
+        return f"{column.unread_words}; {PLAINLY}"
+    return f"{column.odd_words}; {EMPTY}" if column.odd_one else ""
 
 
 def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
