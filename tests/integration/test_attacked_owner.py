@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
@@ -138,10 +139,7 @@ def test_a_tool_that_fails_leaves_no_owner_behind():
     finally:
         tool.kill()
         tool.wait()
-    give_up = time.monotonic() + 60
-    while any(map(threads, began)) and time.monotonic() < give_up:
-        time.sleep(0.01)
-    assert not any(map(threads, began))
+    wait_until(lambda: not any(map(threads, began)))
 
 
 @pytest.mark.long

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import local_cluster
 from free_ports import free_port
 from rich.console import Console
+from waiting import wait_until
 
 from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
@@ -24,7 +26,6 @@ from learner.simulated.sweeps import Workers, run_sweep
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
 
 dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Dask's own, which is not ours to mend
@@ -33,12 +34,8 @@ pytestmark = [
 
 def test_a_cluster_computes_the_same_points(tmp_path):
     points = {str(x): (x,) for x in range(-1, 6)}
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        there = run_sweep(
-            root, points, workers=Workers(cluster=cluster.scheduler_address), folder=tmp_path
-        )
+    with local_cluster() as address:
+        there = run_sweep(root, points, workers=Workers(cluster=address), folder=tmp_path)
     here = run_sweep(root, points, workers=Workers(jobs=1))
     assert there.results == here.results
     assert set(there.failures) == set(here.failures) == {"-1"}
@@ -57,10 +54,8 @@ def test_figures_of_a_cluster_have_the_same_bytes(tmp_path):
             cluster=cluster,
         )
 
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        reproduce("there", cluster.scheduler_address)
+    with local_cluster() as address:
+        reproduce("there", address)
     reproduce("here", None)
     for name in ("A8.parquet", "A9.parquet"):
         there, here = (tmp_path / folder / name for folder in ("there", "here"))
@@ -108,21 +103,6 @@ def started(stack, *arguments):
     return running
 
 
-def awaited(path):
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def await_port(address):
-    host, port = address.removeprefix("tcp://").split(":")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            return
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("said", [b"\0" * 1000, b"HTTP/1.1 200 OK\r\n\r\nhello", b""])
 def test_what_is_no_scheduler_is_told_of_in_a_sentence(said, monkeypatch):
     monkeypatch.setattr("learner.simulated.cluster.CONNECT_SECONDS", 1)
@@ -152,11 +132,9 @@ def cluster():
     """A scheduler and workers in processes of their own: what passes between them is pickled."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as started,
+        local_cluster(processes=True) as address,
     ):
-        yield started.scheduler_address
+        yield address
 
 
 def test_each_point_of_a_cluster_is_kept_whatever_becomes_of_others(cluster, tmp_path):
@@ -180,12 +158,8 @@ def test_each_point_of_a_cluster_is_kept_whatever_becomes_of_others(cluster, tmp
 
 
 def test_a_worker_computes_even_if_it_is_the_only_one_of_its_cluster():
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as started:
-        found = run_sweep(
-            process, {"one": (), "two": ()}, workers=Workers(cluster=started.scheduler_address)
-        )
+    with local_cluster(1, processes=True) as address:
+        found = run_sweep(process, {"one": (), "two": ()}, workers=Workers(cluster=address))
     assert len(found.results) == 2
     assert all(result["process"] != os.getpid() for result in found.results.values())
 
@@ -193,10 +167,10 @@ def test_a_worker_computes_even_if_it_is_the_only_one_of_its_cluster():
 def test_a_cluster_without_a_worker_is_told_of_in_a_sentence(monkeypatch):
     monkeypatch.setattr("learner.simulated.cluster.CONNECT_SECONDS", 1)
     with (
-        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=None) as started,
+        local_cluster(0, processes=True) as address,
         pytest.raises(InputError, match="has no worker; start one, such as with dask worker tcp:"),
     ):
-        run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=started.scheduler_address))
+        run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=address))
 
 
 def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
@@ -204,13 +178,26 @@ def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
     with ExitStack() as stack:
         scheduler = started(stack, "scheduler", "--port", address.rpartition(":")[2])
         started(stack, "worker", address, "--nthreads", "1", "--no-nanny")
-        await_port(address)
-        end = threading.Timer(0, lambda: (awaited(begun), time.sleep(1), scheduler.kill()))
-        stack.callback(end.join)
-        end.start()
+        wait_until(lambda: _listens(address))
+
+        def end():
+            wait_until(begun.exists)
+            time.sleep(1)  # what is quick has arrived by then
+            scheduler.kill()
+
+        ending = threading.Thread(target=end)
+        stack.callback(ending.join)
+        ending.start()
         points = {"quick": (None,), "slow": (str(begun),)}
         with pytest.raises(InputError, match="the Dask scheduler went away; see that it and"):
             run_sweep(slow, points, workers=Workers(cluster=address), folder=tmp_path / "kept")
     again = run_sweep(slow, {"quick": (None,)}, folder=tmp_path / "kept", workers=Workers(jobs=1))
     assert "process" in again.results["quick"]
     assert again.results["quick"]["process"] != os.getpid()
+
+
+def _listens(address):
+    host, port = address.removeprefix("tcp://").split(":")
+    with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False

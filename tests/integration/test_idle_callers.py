@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from waiting import wait_until
 
 import owner.answering
 from common.config import read_toml
@@ -264,14 +265,6 @@ def test_a_call_that_is_over_leaves_nothing_of_its_message(
         many(3)
         with kept(2 * len(LARGE)):
             many(20)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come about in 10 s")
 
 
 def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve_owner):

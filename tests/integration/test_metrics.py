@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 import tomli_w
 from forked import Forked
-from free_ports import free_port
+from free_ports import free_port, is_free
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from waiting import wait_until
 
 from common.config import read_toml
 from common.errors import InputError, UnreachableError
@@ -40,16 +41,6 @@ def scrape(port: int) -> dict[str, float]:
         lines = page.read().decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
-
-
-def wait_until_free(port: int) -> None:
-    """gRPC lets go of a port in a thread of its own."""
-    for _ in range(100):
-        with socket.socket() as again, suppress(OSError):
-            again.bind(("127.0.0.1", port))
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"port {port} stays bound")
 
 
 def settings_with(path: Path, **more: Any) -> Path:
@@ -108,8 +99,8 @@ def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_o
             serve_owner(path)
         # The error is held on to: what it refers to is not collected either.
         assert "metrics" in str(refusal.value)
-        for bound in (port, health):
-            wait_until_free(bound)
+        # gRPC lets go of a port in a thread of its own.
+        wait_until(lambda: is_free(port) and is_free(health))
 
 
 def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(tmp_path, typed, feature_map):
@@ -275,11 +266,6 @@ def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and
                 # It hangs up without reading: what is sent to it fails.
                 rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert scrape(port)["copriv_charges"] == 0
-        for _ in range(100):
-            if threading.active_count() <= threads + OPEN_CONNECTIONS:
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(f"{threading.active_count() - threads} threads wait")
+        wait_until(lambda: threading.active_count() <= threads + OPEN_CONNECTIONS)
     said = capfd.readouterr()
     assert "Traceback" not in said.err + said.out

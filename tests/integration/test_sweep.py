@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from clusters import local_cluster
 from forked import Forked, run
 
 import learner
@@ -23,8 +24,6 @@ from learner.commands.sweep import _gone_without_results
 from learner.planning.settings import StudySettings
 from learner.simulated.sweeps import _checksum
 from learner.training.repeated import NOISE_SEEDS
-
-distributed = pytest.importorskip("distributed")
 
 COLUMNS = ["a", "b", "c"]
 GRID = ("--grid", "privacy.epsilon=1,10", "--grid", "owners=2,3")
@@ -170,7 +169,6 @@ def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_pa
         assert ended.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.filterwarnings("ignore")  # Dask's own, which are not ours to mend
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
@@ -193,13 +191,12 @@ def test_kept_points_that_were_changed_are_computed_anew(study, tmp_path, kind, 
     assert (out / "sweep.parquet").read_bytes() == before
 
 
+# Dask's own, such as of a slow disk, are not ours to mend.
+@pytest.mark.filterwarnings("ignore")
 def test_a_cluster_gives_the_same_bytes(study, tmp_path):
     path, grid = study(), {"privacy.epsilon": [1, 10]}
     here = learner.sweep(path, grid, seeds=4, jobs=1, out=tmp_path / "here")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        address = cluster.scheduler_address
+    with local_cluster() as address:
         there = learner.sweep(path, grid, seeds=4, cluster=address, out=tmp_path / "there")
     pd.testing.assert_frame_equal(here, there)
     files = [tmp_path / folder / "sweep.parquet" for folder in ("here", "there")]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
@@ -123,10 +124,7 @@ def test_forks_end_with_the_process_that_asked_for_them(owner_folder):
         owner = serve(parent, owner_folder())
         assert owner.stdout.readline().startswith("serving on port ")
         pid = owner.pid
-    deadline = time.monotonic() + 20
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(pid)
+    wait_until(lambda: not is_alive(pid))
     owner.stop(0)
 
 

@@ -26,7 +26,7 @@ def free_address() -> str:
 def free_ports(count: int) -> list[int]:
     """This many different ports that nobody has."""
     ports = random.SystemRandom().sample(range(LOWEST, _highest()), 100 + count)
-    free = [port for port in ports if _is_free(port)]
+    free = [port for port in ports if is_free(port)]
     return free[:count]
 
 
@@ -37,7 +37,8 @@ def _highest() -> int:
     return max(LOWEST + 1_000, min(HIGHEST, int(RANGE.read_text().split()[0])))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody has a port of the loopback."""
     with socket.socket() as one:
         try:
             one.bind(("127.0.0.1", port))
