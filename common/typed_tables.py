@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from common.command import as_listed
 
-__all__ = ["reading_options", "typed_place", "typed_reading"]
+__all__ = ["place_below", "reading_options", "typed_place"]
 
 # The options of :func:`reading_options`.
 READING = ("query", "separator", "decimal", "dates", "encoding")
 
 
-# How a table that is typed is read; :func:`typed_reading` takes these options.
+# How a table that is typed is read; :func:`typed_place` takes these options.
 reading_options = as_listed(
     click.option("--query", metavar="SELECT", help="What to read from a database."),
     click.option(
@@ -47,14 +50,22 @@ def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
     {'database': 'env:STAYS', 'query': 'select 1'}
     """
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    return place | typed_reading(typed)
-
-
-def typed_reading(typed: dict[str, Any]) -> dict[str, str]:
-    """The options of a table's reading that were typed, taken out of the others.
-
-    >>> typed_reading({"query": None, "decimal": ",", "name": "a"})
-    {'decimal': ','}
-    """
     options = {key: typed.pop(key, None) for key in READING}
-    return {key: value for key, value in options.items() if value}
+    return place | {key: value for key, value in options.items() if value}
+
+
+def place_below(place: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The same settings of a table in a file of another folder than that where they were typed.
+
+    >>> place_below({"path": "bank/loans.csv", "decimal": ","}, Path("bank"))
+    {'path': 'loans.csv', 'decimal': ','}
+    >>> place_below({"database": "file:address"}, Path("bank"))
+    {'database': 'file:../address'}
+    """
+    key = "path" if "path" in place else "database"
+    told = place[key]
+    kind = "" if key == "path" else told.partition(":")[0] + ":"
+    if kind == "env:":
+        return dict(place)
+    real = Path(told.removeprefix(kind)).resolve()
+    return {**place, key: f"{kind}{os.path.relpath(real, folder.resolve())}"}

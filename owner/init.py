@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,6 +25,7 @@ from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.texts import counted
 from common.totals import refuse_totals
+from common.typed_tables import place_below
 from owner.loading import load_records
 from owner.policy import OwnerSettings
 
@@ -183,7 +183,7 @@ def checked_name(typed: str) -> str:
 
 
 def write_settings(
-    place: Mapping[str, Any], look: Look, answers: Answers, *, out: Path
+    place: Mapping[str, str], look: Look, answers: Answers, *, out: Path
 ) -> tuple[int, tuple[str, ...]]:
     """Write OWNER.toml; returns (the records, the columns learners may use) as serve will see them.
 
@@ -203,9 +203,7 @@ def write_settings(
         "epsilon_per_study": checked_budget("--epsilon-per-study", answers.epsilon_per_study),
         "epsilon_lifetime": checked_lifetime(answers.epsilon_lifetime, answers.epsilon_per_study),
     }
-    data = dict(place)
-    if "path" in data:
-        data["path"] = os.path.relpath(Path(data["path"]).resolve(), out.resolve().parent)
+    data = place_below(place, out.parent)
     policy: dict[str, Any] = {key: _as_written(value) for key, value in budgets.items()}
     if answers.learners:
         policy["learners"] = list(answers.learners)

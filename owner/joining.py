@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from common.cells import month_words
 from common.certificates import key_pem
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
-from common.config import check_settings
+from common.config import check_settings, with_absolute_paths
 from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
@@ -36,6 +36,7 @@ from common.tables import read_table
 from common.texts import LONGEST_NAME, counted, named, printable
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
+from common.typed_tables import place_below
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
@@ -54,22 +55,26 @@ class Joining:
     """What the owner's officer typed.
 
     Args:
-      data: The table.
+      table: The table and how it is read, as in ``[data]``: path or database, query, separator,
+        decimal, dates, encoding. Its paths start where the officer types.
       folder: Where the owner's files go.
       beside: The folder of the invitation: the request goes there, the certificate comes there.
       epsilon_lifetime: The most that the records ever spend; None for what this study asks.
-      reading: How the table is read, as in ``[data]``: query, separator, decimal, dates, encoding.
       rename, units, spellings: As in ``[data]``.
     """
 
-    data: Path
+    table: Mapping[str, str]
     folder: Path
     beside: Path
     epsilon_lifetime: Fraction | None = None
-    reading: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
     spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """What the table is called in an error."""
+        return self.table.get("path") or self.table["database"]
 
 
 def asked_in_words(invited: Invited) -> Iterator[str]:
@@ -110,7 +115,7 @@ def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
     """OWNER.toml as a table."""
     asked = invited.invitation
     lifetime = joining.epsilon_lifetime or asked.epsilon
-    data: dict[str, Any] = {"path": _relative(joining.data, joining.folder), **joining.reading}
+    data: dict[str, Any] = {**place_below(joining.table, joining.folder)}
     data |= {
         key: given
         for key in ("rename", "units", "spellings")
@@ -173,7 +178,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     renamed = replace(joining, units={}, spellings={})
     table = settings_of(invited, renamed)
     # The folder that the settings' own path starts from is not there yet.
-    table["data"]["path"] = str(source.path)
+    table["data"] |= {"path": source.path, "database": source.database}
     settings = check_settings(OwnerSettings, table, where="the invitation")
     raw = load_records(settings, base=joining.folder, pinned=None).raw
     missing = [name for name in invited.feature_map.columns_needed if name not in raw.columns]
@@ -183,17 +188,16 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
         sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
         others = f"; its other columns are {named(names, NAMED)}" if names else ""
         raise InputError(
-            f"{joining.data}: {sentences}{others}; --rename STUDY=OWN maps a column; where there "
+            f"{joining.where}: {sentences}{others}; --rename STUDY=OWN maps a column; where there "
             "is none, the study may leave it out (features.columns), or the table has it empty and "
             "--accept passes it"
         )
     check_spellings_held(joining.spellings, raw)
     words = PrivateSource(
-        path=joining.data,
         units=dict(joining.units),
         spellings={name: dict(spelt) for name, spelt in joining.spellings.items()},
     )
-    study = translated(raw, words, where=str(joining.data))
+    study = translated(raw, words, where=joining.where)
     empty = count_empty_rows(study, invited.feature_map)
     return len(raw), empty, look_at_columns(study, invited.feature_map)
 
@@ -210,7 +214,7 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     names = stored_names_of(source, invited.feature_map.columns_needed)
     table = read_table(source, base=Path())
     seen = look_at(table)
-    refuse_totals(seen, where=str(joining.data))
+    refuse_totals(seen, where=joining.where)
     needed = [name for name in names if name in table]
     dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
     stored = [joining.rename.get(name, name) for name in dates]
@@ -225,8 +229,8 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
 
 def _source_of(joining: Joining) -> PrivateSource:
     """The table as it was typed to be read, with its own names of the study's columns."""
-    place = {"path": str(joining.data.resolve()), "rename": joining.rename, **joining.reading}
-    return check_settings(PrivateSource, place, where="--data")
+    typed = {**joining.table, "rename": joining.rename}
+    return with_absolute_paths(check_settings(PrivateSource, typed, where="--data"), Path())
 
 
 def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:

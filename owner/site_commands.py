@@ -17,7 +17,7 @@ from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
 from common.typed_paths import A_FILE
-from common.typed_tables import reading_options, typed_reading
+from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
     from common.column_fit import ColumnSeen
@@ -190,9 +190,9 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--data",
     required=True,
-    type=click.Path(path_type=Path),
     metavar="TABLE",
-    help="The records: anything that data.path may name.",
+    help="The records: anything that data.path may name, or env:NAME or file:PATH of a PostgreSQL "
+    "address with --query.",
 )
 @out_folder("Where settings, key and ledger go.", default=Path())
 @_mapping_options
@@ -207,7 +207,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def join(
     file: Path,
     *,
-    data: Path,
+    data: str,
     out: Path,
     epsilon_lifetime: str | None,
     accepted: tuple[str, ...],
@@ -229,11 +229,10 @@ def join(
     from owner.translation import parse_pairs, parse_spellings  # noqa: PLC0415
 
     joining = Joining(
-        data=data,
+        table=typed_place(data, words),
         folder=out,
         beside=file.parent,
         epsilon_lifetime=_epsilon(epsilon_lifetime),
-        reading=typed_reading(words),
         rename=parse_pairs("--rename", words["rename"]),
         units={name: _factor(text) for name, text in parse_pairs("--unit", words["unit"]).items()},
         spellings=parse_spellings(words["spelling"]),

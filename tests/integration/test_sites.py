@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tomli_w
 from cryptography import x509
@@ -38,6 +39,7 @@ from common.features import FeatureMap
 from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
+from common.tables import read_table
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 from owner.policy import OwnerSettings
@@ -201,7 +203,8 @@ def study(
 
     def join(*options: str, name: str = "owner-a", data: str = "shard.parquet") -> Any:
         invitation = tmp_path / "exchange" / f"{name}.invitation"
-        places = ("--data", tmp_path / data, "--out", tmp_path / name)
+        table = data if data.startswith(("env:", "file:")) else tmp_path / data
+        places = ("--data", table, "--out", tmp_path / name)
         return typed("copriv-owner", "join", invitation, *places, *options)
 
     def admit(*options: str, name: str = "owner-a") -> Any:
@@ -292,6 +295,28 @@ def test_a_table_joins_as_it_is_typed_to_be_read(study, table_maker):
     assert joined.returncode == 0, joined.stderr
     settings = load_settings(OwnerSettings, study.folder / "owner-b" / "owner.toml")
     assert settings.data.query == "select * from shard"
+
+
+def test_a_table_in_postgresql_joins_where_its_address_is(study, table_maker, postgres):
+    from adbc_driver_postgresql import dbapi  # noqa: PLC0415 (an extra)
+
+    name = f"copriv_test_join_{os.getpid()}"
+    address = os.environ["COPRIV_TEST_POSTGRES"]
+    (study.folder / "address").write_text(address)
+    with dbapi.connect(address, autocommit=True) as opened, opened.cursor() as cursor:
+        cursor.adbc_ingest(name, pa.Table.from_pandas(table_maker(200, seed=1)), mode="create")
+        try:
+            for owner, data in (("owner-a", postgres), ("owner-b", f"file:{study.folder}/address")):
+                query = ("--query", f"select * from {name}")
+                joined = study.join(*query, name=owner, data=data)
+                assert joined.returncode == 0, joined.stderr
+                assert "200 records" in joined.stdout
+                folder = study.folder / owner
+                settings = load_settings(OwnerSettings, folder / "owner.toml")
+                assert len(read_table(settings.data, base=folder)) == 200
+            one_sentence(study.join(data="file:address"), "database needs query")
+        finally:
+            cursor.execute(f"drop table {name}")
 
 
 def test_records_of_one_person_are_told_to_who_joins_unless_kappa_counts_them(study, table_maker):
