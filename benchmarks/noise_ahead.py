@@ -40,7 +40,7 @@ class DrawnWhenAsked(DrawnAhead):
     def __init__(self, plan: NoisePlan) -> None:
         self._source = SecureNoise(plan)
 
-    def draw(self) -> np.ndarray:
+    def take(self) -> np.ndarray:
         return self._source.draw(1)[0]
 
     def wait(self) -> None:

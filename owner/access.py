@@ -60,6 +60,11 @@ class RateLimit:
             self._left -= 1.0
             return 0.0
 
+    def give_back(self) -> None:
+        """Give one request back that was taken."""
+        with self._lock:
+            self._left += 1.0
+
 
 class Access:
     """Identifies a caller, and refuses callers unknown or too frequent.
@@ -138,6 +143,13 @@ class Access:
         rate = self._policy.queries_per_second
         if rate is not None:
             self._admit("query", learner, per_second=rate, burst=max(1.0, rate))
+
+    def uncount_query(self, learner: str) -> None:
+        """Count a request no more that was admitted, and for which nothing could be done yet."""
+        with self._lock:
+            limit = self._limits.get(("query", learner))
+        if limit is not None:
+            limit.give_back()
 
     def admit_enrollment(self, learner: str) -> None:
         """Count one new study of a learner.

@@ -24,6 +24,7 @@ from owner.core import check_theta, exact_answer, release
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime
+from owner.mechanism import DrawnAhead
 from owner.offers import Offers, OfferSettings
 from owner.open_study import StudyMaker
 from owner.policy import check_terms
@@ -112,8 +113,23 @@ class DataOwner:
     def answer(self, query: Query, *, learner: str) -> Response:
         """One charged, noised response; or one of the last again.
 
+        Where its noise is still being drawn, that is waited for, and keeps no other study's
+        answer waiting.
+
         Raises:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
+        """
+        while (response := self.answer_at_once(query, learner=learner)) is None:
+            noise = self.noise(query.study_id)
+            if noise is not None:
+                noise.wait()
+        return response
+
+    def answer_at_once(self, query: Query, *, learner: str) -> Response | None:
+        """The same; but None, and nothing done or counted, if noise has to be waited for first.
+
+        Raises:
+          RefusedError: As above, whether there is noise or not.
         """
         self.access.admit_query(learner)
         with self._studies.taken(query.study_id, learner) as (study, entry, account):
@@ -129,8 +145,13 @@ class DataOwner:
                 stored = account.response(query.sequence, size=size)
                 return _response(query, np.frombuffer(stored, dtype="<f8"))
             self._lifetime.check_response(entry)
+            # Whoever waited for it here would keep all other studies waiting.
+            noise = study.noise.take()
+            if noise is None:
+                self.access.uncount_query(learner)
+                return None
             gradient = exact_answer(study.shard, query.theta, study.terms)
-            response = release(gradient, study.noise.draw(), study.plan)
+            response = release(gradient, noise, study.plan)
             kept = response.astype("<f8", copy=False).tobytes()
             # Whether a charge that fails is on the disk, only the disk can show.
             study.entry = None
@@ -145,6 +166,10 @@ class DataOwner:
     def is_ready(self, study_id: str) -> bool:
         """Whether a call for this study is answered without making it ready first."""
         return self._studies.is_ready(study_id)
+
+    def noise(self, study_id: str) -> DrawnAhead | None:
+        """The noise that a study's answers wait for, if it is ready."""
+        return self._studies.noise(study_id)
 
     def offer(self, study_id: str, *, learner: str) -> bool:
         """Whether the owner would take a query of this study now; charges nothing either way.

@@ -22,6 +22,7 @@ from common.channels import peer_of
 from common.errors import BusyError, IdentityError, MalformedError, OrderError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
+from owner.mechanism import DrawnAhead
 from owner.service import Method, OwnerService
 from owner.threads import Workers, sharing, to_its_end
 
@@ -38,6 +39,8 @@ PAUSE_THREADS = 16
 # Calls open at once, of all learners together; each takes some 50 kB.
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
+# A call that waits for noise looks for it again after so long, and each time a quarter later.
+FIRST_LOOK_SECONDS, LATER_LOOKS, LAST_LOOK_SECONDS = 0.0005, 1.25, 0.05
 # An answer that takes no longer is given by the event loop itself: handing it to a thread and
 # back takes as long as most answers do. After some longer ones in a row, not only a disk that was
 # busy for once, or one much longer, a thread gives the next ones: for this many times as long as
@@ -230,23 +233,27 @@ class Calls:
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
         """The reply to one message; what may take long does not keep the others."""
-        began, done = time.monotonic(), None
-        if method.is_short and began >= self._long_until:
-            done = self._service.reply(method, content, learner, if_quick=True)
-            self._timed(began, time.monotonic())
-            if done is not None:
-                return done
-        reply = partial(self._service.reply, method, content)
-        whole = partial(reply, learner)
+        whole = partial(self._service.reply, method, content, learner)
         if method.pauses:
             self._pausing = self._pausing or Workers("pause", PAUSE_THREADS)
             return await to_its_end(self._pausing.begin, whole) or b""
-        if began < self._long_until or not method.is_short:
-            quick = partial(reply, learner, if_quick=True)
-            done = await to_its_end(self._answering.begin, quick)
+        quick = partial(whole, if_quick=True)
+        done = await self._at_once(method, quick)
+        while done is None and (noise := self._service.awaited(method, content)) is not None:
+            await _drawn(noise)
+            done = await self._at_once(method, quick)
         if done is None:
             done = await to_its_end(self._preparing.begin, partial(_shared, whole))
         return done or b""
+
+    async def _at_once(self, method: Method, quick: Callable[[], bytes | None]) -> bytes | None:
+        """A reply that takes no long, from the event loop or a thread; None if it has to wait."""
+        began = time.monotonic()
+        if method.at_once is None or began < self._long_until:
+            return await to_its_end(self._answering.begin, quick)
+        done = quick()
+        self._timed(began, time.monotonic())
+        return done
 
     def _timed(self, began: float, ended: float) -> None:
         """Note how long an answer took; after long ones a thread gives the next."""
@@ -279,6 +286,15 @@ class Calls:
     async def _send(self, context: Context, reply: bytes) -> None:
         """Send one reply."""
         await context.write(reply)
+
+
+async def _drawn(noise: DrawnAhead) -> None:
+    """Wait until there is noise, without a thread; whoever waits longer looks less often."""
+    pause = FIRST_LOOK_SECONDS
+    await asyncio.sleep(pause)
+    while noise.is_awaited:
+        pause = min(LATER_LOOKS * pause, LAST_LOOK_SECONDS)
+        await asyncio.sleep(pause)
 
 
 def _shared(reply: Callable[[], bytes | None]) -> bytes | None:

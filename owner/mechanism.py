@@ -166,14 +166,15 @@ class DrawnAhead:
         self._changed = threading.Condition()
         self._thread = begun(self._fill, name="noise")
 
-    def draw(self) -> Units:
-        """The next response's noise, shape (p,); waits only when none is ready.
+    def take(self) -> Units | None:
+        """The next response's noise, shape (p,); None if it is still being drawn.
 
         Raises:
           RuntimeError: The study has stopped. What the source raised is raised here, too.
         """
         with self._changed:
-            self._wait_for_noise()
+            if self.is_awaited:
+                return None
             if self._failure is not None:
                 raise self._failure
             if self._stopping:
@@ -186,9 +187,18 @@ class DrawnAhead:
             return noise
 
     def wait(self) -> None:
-        """Wait until there is noise for a response, without taking it."""
+        """Wait until there is noise for a response, without taking it, or none will come.
+
+        A thread that finds no memory may end without a word.
+        """
         with self._changed:
-            self._wait_for_noise()
+            while self.is_awaited:
+                self._changed.wait(LOOK_SECONDS)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is no noise for a response, and some will come."""
+        return not (self._ready or self._failure or self._stopping or self.is_lost)
 
     @property
     def is_lost(self) -> bool:
@@ -205,14 +215,6 @@ class DrawnAhead:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-
-    def _wait_for_noise(self) -> None:
-        """Wait until there is some, or none will come; the caller holds the lock.
-
-        A thread that finds no memory may end without a word.
-        """
-        while not (self._ready or self._failure or self._stopping or self.is_lost):
-            self._changed.wait(LOOK_SECONDS)
 
     def _fill(self) -> None:
         """Fill up whenever half is gone; a failure is raised where noise is asked for."""

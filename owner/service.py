@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -13,11 +14,16 @@ from google.protobuf.message import DecodeError, Message
 from common import codec
 from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
+from common.terms import Response
 from owner.answering import DataOwner
+from owner.mechanism import DrawnAhead
 from owner.metrics import OwnerMetrics
 from owner.refusals import PublicRefusal, Refusals
 
 __all__ = ["Method", "OwnerService"]
+
+Answer = Callable[..., Response | None]
+Reply = Callable[[Any, str], Message | None]
 
 
 @dataclass(frozen=True)
@@ -27,18 +33,18 @@ class Method:
     Args:
       request: The message that it takes.
       reply: The answer to one message of a learner.
+      at_once: The same within about a millisecond; but None, and nothing done, if it has to wait.
       streams: Whether more messages may follow the first.
       is_quick: Whether a message is answered at once; others may take seconds.
       pauses: Whether it may wait on purpose.
-      is_short: Whether a message that is answered at once takes about a millisecond.
     """
 
     request: type[Message]
-    reply: Callable[[Any, str], Message]
+    reply: Reply
+    at_once: Reply | None = None
     streams: bool = False
     is_quick: Callable[[Any], bool] = lambda _: True
     pauses: bool = False
-    is_short: bool = False
 
 
 class OwnerService:
@@ -64,13 +70,17 @@ class OwnerService:
         # Seconds that answers took which are not counted yet.
         self._answered: deque[float] = deque()
         self.access = owner.access
+        answers = Method(
+            pb.Query,
+            partial(self._answer, owner.answer),
+            at_once=partial(self._answer, owner.answer_at_once),
+            is_quick=self._is_ready,
+        )
         self.methods = {
             "Describe": Method(pb.DescribeRequest, self._describe),
             "Enroll": Method(pb.StudyTerms, self._enroll, is_quick=self._is_ready),
-            "Answer": Method(
-                pb.Query, self._answer, is_quick=self._is_ready, streams=True, is_short=True
-            ),
-            "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready, is_short=True),
+            "Answer": replace(answers, streams=True),
+            "AnswerOnce": answers,
             "Close": Method(pb.CloseRequest, self._close),
             "Offer": Method(pb.OfferRequest, self._offer, pauses=True),
         }
@@ -101,7 +111,16 @@ class OwnerService:
             raise MalformedError("the request's bytes are no message of this protocol")
         if if_quick and not method.is_quick(request):
             return None
-        return method.reply(request, learner).SerializeToString()
+        answered = method.at_once if if_quick and method.at_once else method.reply
+        reply = answered(request, learner)
+        return None if reply is None else reply.SerializeToString()
+
+    def awaited(self, method: Method, content: bytes) -> DrawnAhead | None:
+        """The noise that an unanswered message waits for; None if it waits for something else."""
+        if method.at_once is None:
+            return None
+        request: Any = method.request.FromString(content)
+        return self._owner.noise(request.study_id)
 
     def after_reply(self) -> None:
         """Do what can wait until a reply has left, or cannot leave: count it."""
@@ -131,14 +150,16 @@ class OwnerService:
         terms = codec.terms_from_pb(request)
         return codec.enrollment_to_pb(self._owner.enroll(terms, learner=learner))
 
-    def _answer(self, request: pb.Query, learner: str) -> Message:
+    def _answer(self, answer: Answer, request: pb.Query, learner: str) -> Message | None:
         """Answer one query."""
         began = time.perf_counter()
         try:
-            response = self._owner.answer(codec.query_from_pb(request), learner=learner)
+            response = answer(codec.query_from_pb(request), learner=learner)
         except BaseException:
             self._metrics.seconds.observe(time.perf_counter() - began)
             raise
+        if response is None:
+            return None
         self._answered.append(time.perf_counter() - began)
         return codec.response_to_pb(response)
 

@@ -15,6 +15,7 @@ from common.terms import StudyTerms
 from owner.account import Account
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, in_words
+from owner.mechanism import DrawnAhead
 from owner.open_study import OpenStudy, StudyMaker
 
 __all__ = ["OPEN_STUDIES", "Studies", "stop_all"]
@@ -55,6 +56,10 @@ class OpenStudies:
         if study is not None:
             self._studies.move_to_end(study_id)
         return study
+
+    def seen(self, study_id: str) -> OpenStudy | None:
+        """A study, if it is held, which does not count as using it."""
+        return self._studies.get(study_id)
 
     def hold(self, study_id: str, study: OpenStudy) -> list[OpenStudy]:
         """Hold a study; returns those that have no room any more, for the caller to stop."""
@@ -106,6 +111,11 @@ class Studies:
     def is_ready(self, study_id: str) -> bool:
         """Whether a study is held ready; asked without the lock, it may be otherwise at once."""
         return study_id in self._open
+
+    def noise(self, study_id: str) -> DrawnAhead | None:
+        """The noise of a study that is held ready; asked without the lock."""
+        study = self._open.seen(study_id)
+        return None if study is None else study.noise
 
     def hold(self, study_id: str, study: OpenStudy) -> list[OpenStudy]:
         """Hold a study ready; returns what the caller stops, after it has released the lock."""

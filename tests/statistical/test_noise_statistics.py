@@ -119,6 +119,13 @@ def test_a_mechanism_with_half_the_noise_is_rejected(make_terms):
     assert not is_laplace(half.astype(np.float64), plan.scale_units)
 
 
+def waited_for(ahead: DrawnAhead) -> np.ndarray:
+    ahead.wait()
+    noise = ahead.take()
+    assert noise is not None
+    return noise
+
+
 def test_noise_is_not_seeded(make_terms):
     domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
     plan = plan_noise(make_terms(), domain, num_records=100)
@@ -126,7 +133,7 @@ def test_noise_is_not_seeded(make_terms):
     for _ in range(4):
         np.random.seed(7)  # noqa: NPY002 (nothing here may listen to it)
         ahead = DrawnAhead(SecureNoise(plan), vectors=4, block=3)
-        draws += [ahead.draw() for _ in range(10)]
+        draws += [waited_for(ahead) for _ in range(10)]
         ahead.stop()
     assert len({draw.tobytes() for draw in draws}) == 40
 
@@ -142,7 +149,7 @@ def test_noise_drawn_ahead_hands_on_a_failure(vectors):
 
     ahead = DrawnAhead(Broken(), vectors=vectors, block=1)
     with pytest.raises(RuntimeError, match="no entropy"):
-        ahead.draw()
+        waited_for(ahead)
     ahead.stop()
 
 
@@ -159,7 +166,7 @@ def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(make_terms, monkeypa
     monkeypatch.setattr(SecureNoise, "draw", counted)
     ahead = secure_noise(plan)
     for _ in range(plan.responses):
-        ahead.draw()
+        waited_for(ahead)
     ahead.stop()
     assert sum(drawn) <= 2 * plan.responses
 

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from common.errors import (
     BudgetSpentError,
+    BusyError,
     MalformedError,
     OrderError,
     PolicyError,
@@ -401,6 +402,31 @@ def test_the_noise_librarys_map_has_the_last_word(
         assert owner.describe(learner=LEARNER).epsilon_left == 10
     owner.stop()
     assert all(not e.account.answered for e in read_studies(fast_folder / "ledger.sqlite")[1])
+
+
+def test_looking_again_for_noise_counts_as_no_request(open_owner, make_terms):
+    is_open = threading.Event()
+
+    class Gated(SecureNoise):
+        def draw(self, count: int) -> np.ndarray:
+            assert is_open.wait(20) if count > 1 else True
+            return super().draw(count)
+
+    def gated(plan: NoisePlan) -> DrawnAhead:
+        return DrawnAhead(Gated(plan), vectors=4, block=2)
+
+    options = {"noise": gated, "insecure_noise": False}
+    owner = open_owner(queries_per_second=3, options=options)
+    owner.access._clock = lambda: 0.0
+    owner.enroll(make_terms(), learner=LEARNER)
+    ask(owner, 1)
+    second = Query(study_id="study-1", sequence=2, theta=np.full(4, 0.002))
+    assert [owner.answer_at_once(second, learner=LEARNER) for _ in range(9)] == [None] * 9
+    assert owner.charges() == 1
+    is_open.set()
+    ask(owner, 2)
+    with pytest.raises(BusyError):
+        owner.describe(learner=LEARNER)
 
 
 def test_a_study_goes_on_only_under_the_noise_it_was_promised(open_owner, make_terms):

@@ -69,7 +69,7 @@ def test_nobody_waits_for_noise_of_a_thread_that_ended_without_a_word(vectors, m
     ahead = DrawnAhead(Ends(), vectors=vectors, block=1)
     ahead.wait()
     with pytest.raises(RuntimeError, match="the thread that draws noise has ended"):
-        ahead.draw()
+        ahead.take()
     assert ahead.is_lost
     ahead.stop()
     assert not ahead.is_lost

@@ -1,0 +1,130 @@
+"""Whoever waits for noise of long responses holds up nobody else, and no refusal of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from common.errors import MalformedError, OrderError
+from common.terms import Query
+from learner.network.grpc_owner import GrpcOwner
+from owner.mechanism import SecureNoise
+from owner.server import RunningOwner
+
+TOKENS = {name: f"copriv_{name * 12}" for name in ("ann", "ben")}
+PATIENCE = 20.0
+# Noise of ann's study is drawn once and then no more until a test says so.
+DRAWN = 1
+
+
+class Gate:
+    """Whether noise is drawn of studies of as many responses as ann's."""
+
+    def __init__(self, responses: int) -> None:
+        self.responses = responses
+        self.open = threading.Event()
+        self.reached = threading.Event()
+
+    def wait(self, source: SecureNoise, count: int) -> None:
+        if source._plan.responses == self.responses and count > DRAWN:
+            self.reached.set()
+            assert self.open.wait(PATIENCE)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate, draw = Gate(responses=9), SecureNoise.draw
+
+    def gated(self: SecureNoise, count: int) -> np.ndarray:
+        gate.wait(self, count)
+        return draw(self, count)
+
+    monkeypatch.setattr(SecureNoise, "draw", gated)
+    yield gate
+    gate.open.set()
+
+
+@pytest.fixture
+def served(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner], gate: Gate
+) -> RunningOwner:
+    digests = {n: f"sha256:{hashlib.sha256(t.encode()).hexdigest()}" for n, t in TOKENS.items()}
+    return serve_owner(owner_folder(tokens=digests, calls_per_learner=8))
+
+
+@pytest.fixture
+def called(served: RunningOwner) -> Iterator[Callable[[str], GrpcOwner]]:
+    with ExitStack() as stack:
+
+        def call(learner: str) -> GrpcOwner:
+            address = f"127.0.0.1:{served.port}"
+            caller = GrpcOwner("owner-a", address, deadline=PATIENCE, token=TOKENS[learner])
+            stack.callback(caller.disconnect)
+            return caller
+
+        yield call
+
+
+def query(sequence: int, *, study: str = "study-1", at: float = 0.0) -> Query:
+    return Query(study_id=study, sequence=sequence, theta=np.full(4, at))
+
+
+@pytest.mark.parametrize("by", ["the event loop", "a thread"])
+def test_a_learner_that_waits_for_noise_keeps_no_other_waiting(
+    served, called, gate, make_terms, monkeypatch, by
+):
+    if by == "a thread":
+        monkeypatch.setattr(served.calls, "_long_until", math.inf)
+    ann, ben = called("ann"), called("ben")
+    ann.enroll(make_terms(responses=9, horizon=9))
+    first = ann.answer(query(1)).gradient
+    assert gate.reached.wait(PATIENCE)
+    with ThreadPoolExecutor(5) as pool:
+        waiting = [pool.submit(called("ann").answer, query(2)) for _ in range(5)]
+        # More of them than there are threads: others are still enrolled, answered and told.
+        ben.enroll(make_terms(study_id="bens"))
+        for sequence in range(1, 4):
+            ben.answer(query(sequence, study="bens"))
+        with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+        # What ann gets without noise, she gets now.
+        assert ann.answer(query(1)).gradient.tobytes() == first.tobytes()
+        with pytest.raises(MalformedError, match="leaves the box"):
+            ann.answer(query(2, at=9.0))
+        with pytest.raises(OrderError, match="2"):
+            ann.answer(query(3))
+        assert not any(future.done() for future in waiting)
+        assert served.owner.charges() == 4
+        gate.open.set()
+        given = [future.result(PATIENCE).gradient.tobytes() for future in waiting]
+    # One of them was charged, and the others got the same again.
+    assert len(set(given)) == 1
+    assert served.owner.charges() == 5
+
+
+def test_a_study_that_is_closed_while_noise_is_waited_for_answers_no_more(
+    served, called, gate, make_terms
+):
+    ann = called("ann")
+    ann.enroll(make_terms(responses=9, horizon=9))
+    ann.answer(query(1))
+    assert gate.reached.wait(PATIENCE)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(called("ann").answer, query(2))
+        threading.Timer(0.3, gate.open.set).start()
+        closing = pool.submit(ann.close, "study-1")
+        closing.result(PATIENCE)
+        with pytest.raises(OrderError, match="closed"):
+            waiting.result(PATIENCE)
+    assert served.owner.charges() == 1
