@@ -19,14 +19,14 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from common.texts import counted
 from common.wire import PROGRAM_VERSION
 from owner.access import Access
-from owner.account import Step, next_step, repeats, theta_digest
+from owner.account import Account, Step, next_step, repeats, theta_digest
 from owner.core import check_theta, exact_answer, release
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime
 from owner.mechanism import DrawnAhead
 from owner.offers import Offers, OfferSettings
-from owner.open_study import StudyMaker
+from owner.open_study import OpenStudy, StudyMaker
 from owner.policy import check_terms
 from owner.studies import Studies, stop_all
 
@@ -100,21 +100,12 @@ class DataOwner:
         if is_new:
             self._agree(terms, learner)
         with self._studies.taken(terms.study_id, learner) as (study, entry, account):
-            return Enrollment(
-                num_records=self._maker.table.num_records,
-                responses=account.promised,
-                answered=account.answered,
-                noise_scale=study.plan.noise_scale,
-                epsilon=entry.epsilon,
-                insecure_noise=self._maker.insecure_noise,
-                repeats=repeats(study.plan.response_bytes),
-            )
+            return _enrollment(self._maker, study, entry, account)
 
     def answer(self, query: Query, *, learner: str) -> Response:
         """One charged, noised response; or one of the last again.
 
-        Where its noise is still being drawn, that is waited for, and keeps no other study's
-        answer waiting.
+        If its noise is still being drawn, it waits for that, and keeps no other study waiting.
 
         Raises:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
@@ -252,6 +243,21 @@ def _in_words(terms: StudyTerms, learner: str) -> str:
     return (
         f"study {terms.study_id} of {learner_words(learner)}: epsilon {epsilon} for "
         f"{counted(terms.responses, 'response')}"
+    )
+
+
+def _enrollment(
+    maker: StudyMaker, study: OpenStudy, entry: StudyEntry, account: Account
+) -> Enrollment:
+    """What was agreed on, for the learner."""
+    return Enrollment(
+        num_records=maker.table.num_records,
+        responses=account.promised,
+        answered=account.answered,
+        noise_scale=study.plan.noise_scale,
+        epsilon=entry.epsilon,
+        insecure_noise=maker.insecure_noise,
+        repeats=repeats(study.plan.response_bytes),
     )
 
 
