@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.texts import printable
 
 __all__ = [
     "Unreadable",
@@ -81,6 +82,8 @@ def _is_response(kind: type[Message], content: bytes) -> bool:
 LONGEST_NUMBERS = 100_000
 # Enough for any budget a person writes, too little to make exact arithmetic slow.
 _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
+# What is shown of one that has more, or other characters.
+LONGEST_RATIONAL = 40
 
 
 def vector_to_pb(vector: NDArray[np.float64]) -> pb.Vector:
@@ -116,14 +119,18 @@ def rational_from_pb(message: pb.Rational) -> Fraction:
     """The exact rational of a message.
 
     Raises:
-      MalformedError: Not digits, too many of them, or a denominator of zero.
+      MalformedError: Not digits (a sign is none), too many of them, or a denominator of zero.
 
     >>> rational_from_pb(pb.Rational(numerator="1", denominator="3"))
     Fraction(1, 3)
     """
     parts = (message.numerator, message.denominator)
     if not all(_DIGITS.fullmatch(part) for part in parts) or int(message.denominator) == 0:
-        raise MalformedError("a rational number needs 1 to 60 digits above and below, not 0 below")
+        got = printable("/".join(parts), LONGEST_RATIONAL)
+        raise MalformedError(
+            f"an amount: got {got}, expected a whole number or a fraction that is not below 0, "
+            "such as 1/1 or 1/3, of at most 60 digits over at most 60 digits"
+        )
     return Fraction(int(message.numerator), int(message.denominator))
 
 

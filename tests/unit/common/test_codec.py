@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from common import codec
+from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
 
 NAMES = b"\x1a\x00" * 2_500_000
@@ -46,3 +47,13 @@ def test_a_response_of_any_length_is_read(call):
     assert codec.reader(pb.Response)(response.SerializeToString()) == response
     message = pb.OwnerMessage(call=call, response=response)
     assert codec.reader(pb.OwnerMessage)(message.SerializeToString()) == message
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator", "shown"),
+    [("-1", "1", "-1/1"), ("1", "0", "1/0"), ("", "1", "/1"), ("9" * 61, "1", f"{'9' * 37}...")],
+)
+def test_what_is_no_amount_is_shown_beside_what_one_is(numerator, denominator, shown):
+    message = pb.Rational(numerator=numerator, denominator=denominator)
+    with pytest.raises(MalformedError, match=f"an amount: got {shown}, expected .* not below 0"):
+        codec.rational_from_pb(message)
