@@ -23,6 +23,7 @@ from common.errors import InputError
 __all__ = [
     "compiled_code_folder",
     "empty_folder",
+    "is_empty",
     "lock_file",
     "make_folder",
     "open_regular",
@@ -109,11 +110,16 @@ def _is_kept(draft: Path, handle: int) -> bool:
 
 def _remove_left_drafts(path: Path) -> None:
     """Remove the drafts of a file that nobody writes any more: their writers hold no lock."""
-    pattern = rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part"
+    _remove_drafts(path.parent, of=re.escape(path.name))
+
+
+def _remove_drafts(folder: Path, *, of: str) -> None:
+    """The same for the files of a folder whose names match a pattern."""
+    pattern = re.compile(rf"\.{of}\.[0-9a-f]{{8}}\.part", re.DOTALL)
     with contextlib.suppress(OSError):  # of a folder that cannot be listed
-        for name in os.listdir(path.parent):
-            if re.fullmatch(pattern, name) and not path.with_name(name).is_symlink():
-                _remove_if_left(path.with_name(name))
+        for name in os.listdir(folder):
+            if pattern.fullmatch(name) and not (folder / name).is_symlink():
+                _remove_if_left(folder / name)
 
 
 def _remove_if_left(draft: Path) -> None:
@@ -202,13 +208,23 @@ def whole_folder(path: Path) -> Iterator[None]:
       path: The folder; one that held something before is left as it is.
     """
     was_there = path.is_dir()
-    is_new = not was_there or not any(path.iterdir())
+    is_new = not was_there or is_empty(path)
     try:
         yield
     except BaseException:
         if is_new:
             empty_folder(path, keep=was_there)
         raise
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing, but for drafts of writers that were killed: they are removed.
+
+    Raises:
+      OSError: It is none, or cannot be listed.
+    """
+    _remove_drafts(folder, of=".+")
+    return not any(folder.iterdir())
 
 
 def empty_folder(path: Path, *, keep: bool) -> None:

@@ -15,7 +15,7 @@ from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes, empty_notes, persons_column, whose_rows
 from common.errors import InputError
-from common.files import make_folder
+from common.files import is_empty, make_folder
 from common.headers import check_header
 from common.looking import Column, Look, look_at
 from common.number_marks import mark_notes
@@ -248,7 +248,7 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
         )
     if make:
         make_folder(out, cure="give another --out")
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_dir() and not is_empty(out):
         raise InputError(f"{out}: the folder is not empty; give another one with --out")
 
 

@@ -143,6 +143,7 @@ def run_study_sweep(
     how = How(folder=folder, workers=workers, console=console)
     gone = nullcontext() if goes_on else _gone_without_results(folder, was_there=was_there)
     with kept_in(folder, out), gone:
+        write_settings(folder / SETTINGS, experiment.points[0].settings, base=experiment.base)
         rows = _computed(experiment, grounds, how)
         _leave(folder, rows, experiment, console)
     return folder
@@ -249,7 +250,7 @@ def _folder(out: Path | None, experiment: Experiment) -> Path:
             )
         return out
     folder = create_run_folder(out, name=f"{experiment.name}-sweep")
-    write_settings(folder / SETTINGS, experiment.points[0].settings, base=experiment.base)
+    # First: where it is, a sweep that was killed here goes on.
     write_json(folder / GRID, mine)
     return folder
 

@@ -22,7 +22,7 @@ from common.cells import written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
-from common.files import empty_folder, write_or_refuse
+from common.files import empty_folder, is_empty, write_or_refuse
 from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
@@ -173,7 +173,7 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
         if out is None:
             return _made(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if not is_empty(folder):
             there = _what_is_there(folder, trains=trains)
             raise InputError(f"{folder}: {there}; give another one with --out")
     except OSError as error:

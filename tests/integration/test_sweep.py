@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -167,6 +168,35 @@ def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_pa
     for name in ("sweep.parquet", "sweep.html"):
         ended, whole = (tmp_path / folder / name for folder in ("killed", "whole"))
         assert ended.read_bytes() == whole.read_bytes()
+
+
+KILLED = """
+import os, signal, sys
+from common.command import run_command
+from learner.cli import cli
+replace, when = os.replace, sys.argv.pop(1)
+def killed(draft, path):
+    if path.name == when:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(draft, path)
+os.replace = killed
+run_command(cli, "copriv")
+"""
+
+
+@pytest.mark.parametrize("when", ["grid.json", "study.toml", "point-00000.json"])
+def test_a_sweep_that_was_killed_at_its_first_files_goes_on(study, tmp_path, typed, when):
+    path, out = study(), tmp_path / "out"
+    asked = ("sweep", path, "--seeds", "2", "--jobs", "1", "--out", out)
+    program = [sys.executable, "-c", KILLED, when, *map(str, asked)]
+    killed = subprocess.run(program, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (out / when).exists()
+    said = typed("copriv", *asked)
+    assert said.returncode == 0, said.stderr
+    assert {file.name for file in out.iterdir()} == {
+        *("grid.json", "points", "study.toml", "sweep.html", "sweep.parquet")
+    }
 
 
 @pytest.mark.parametrize(

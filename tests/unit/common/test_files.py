@@ -16,6 +16,7 @@ import pytest
 from common.errors import InputError
 from common.features import load_feature_map
 from common.files import (
+    is_empty,
     lock_file,
     make_folder,
     open_regular,
@@ -244,6 +245,22 @@ def test_a_folder_that_held_something_is_left_as_it_is(tmp_path):
     with pytest.raises(FileExistsError), whole_folder(tmp_path):
         (tmp_path / "mine").mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_killed_writers_left_makes_no_folder_full(tmp_path):
+    writer = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "new")], check=False)
+    assert writer.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    handle = lock_file(left)
+    assert not is_empty(tmp_path)
+    os.close(handle)
+    assert is_empty(tmp_path)
+    for name in (".part", "new.01234567.part", ".01234567.part", ".new.0123456.part"):
+        (tmp_path / name).touch()
+        assert not is_empty(tmp_path)
+        (tmp_path / name).unlink()
+    (tmp_path / ".new.01234567.part").symlink_to(tmp_path)
+    assert not is_empty(tmp_path)
 
 
 @pytest.mark.parametrize("read", [load_feature_map, read_model, read_invitation])
