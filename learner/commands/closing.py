@@ -32,6 +32,7 @@ from learner.training.closing import (
 from learner.training.enrolment import at_once
 from learner.training.journal import Journal
 from learner.training.owners import Owner
+from learner.training.study import name_of_begun
 
 __all__ = ["close_run"]
 
@@ -68,10 +69,10 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
                 f"on; continue it with {Training(folder, insecure).resume}, or give it up with "
                 "--abandon"
             )
-        study_id = journal.noted("study_id")
-        names = open_promises(_names(settings), journal) if study_id else []
+        study_id = name_of_begun(journal, path=folder / JOURNAL)
+        names = open_promises(_names(settings), journal)
         names = [name for name in names if name != settings.learner.own]
-        if not names or study_id is None:
+        if not names:
             console.print(f"{folder}: no owner holds epsilon for this run", highlight=False)
             return
         feature_map = load_feature_map(folder / "features.json")

@@ -33,7 +33,7 @@ from learner.results.run_validation import with_quality
 from learner.results.summary import Summary, summarise
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
-from learner.training.study import Outcome, Watch, train
+from learner.training.study import Outcome, Watch, name_study, train
 
 __all__ = ["RunStart", "print_summary", "train_into"]
 
@@ -109,6 +109,7 @@ def _trained(
     with ExitStack() as stack:
         journal = Journal(folder / JOURNAL)
         stack.callback(journal.close)
+        study_id = name_study(settings, journal)
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=start.base)
         stack.enter_context(metrics.served(settings.network.metrics))
@@ -132,7 +133,7 @@ def _trained(
                 )
         except UnreachableError as error:
             raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
-        return outcome, journal.noted("study_id") or "", display.edge
+        return outcome, study_id, display.edge
 
 
 def _print_unclosed(

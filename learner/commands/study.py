@@ -36,6 +36,7 @@ from learner.results.run_folder import (
 from learner.results.summary import read_summary
 from learner.training.closing import is_given_up
 from learner.training.journal import Journal
+from learner.training.study import name_of_begun
 
 __all__ = [
     "compare_runs",
@@ -125,6 +126,8 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
             "start over with copriv simulate, into another folder"
         )
     with closing(Journal(folder / JOURNAL)) as journal:
+        # Noted before the run's settings are there: without it owners would be asked anew.
+        name_of_begun(journal, path=folder / JOURNAL)
         if is_given_up(journal):
             raise InputError(
                 f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from common.arrays import Vector
@@ -36,7 +37,10 @@ from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Facts", "Outcome", "Watch", "train"]
+__all__ = ["Facts", "Outcome", "Watch", "name_of_begun", "name_study", "train"]
+
+# Under which a journal keeps it.
+STUDY_ID = "study_id"
 
 T = TypeVar("T")
 
@@ -132,7 +136,7 @@ def train(
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
     with _disconnected_on_failure(owners):
-        study_id = _kept(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}", str)
+        study_id = name_study(settings, journal)
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         lines = lines_to(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         watch.started(plan, lines)
@@ -266,6 +270,39 @@ def _stopped(lines: Sequence[OwnerLine]) -> Iterator[None]:
 def _seed(settings: StudySettings) -> int:
     """The clocks' seed: given, or drawn; it is public either way."""
     return secrets.randbits(32) if settings.seed is None else settings.seed
+
+
+def name_study(settings: StudySettings, journal: Journal) -> str:
+    """The study's id: drawn at its first start, before anything else is noted.
+
+    Args:
+      settings: The study.
+      journal: The run's durable trace.
+
+    Raises:
+      InputError: The journal is damaged.
+    """
+    return _kept(journal, STUDY_ID, lambda: f"{settings.name}-{uuid.uuid4()}", str)
+
+
+def name_of_begun(journal: Journal, *, path: Path) -> str:
+    """The id of a study that was begun.
+
+    Args:
+      journal: The run's durable trace.
+      path: Its file, for the sentence.
+
+    Raises:
+      InputError: It has none: it is another file than what :func:`name_study` wrote to.
+    """
+    name = journal.noted(STUDY_ID)
+    if name is None:
+        raise InputError(
+            f"{path}: holds nothing of this run: it was lost, cut off or copied while the run went "
+            "on; put the run's journal back, or start a new run (of the old one each owner's "
+            "officer gives back what is unspent: copriv-owner ledger close)"
+        )
+    return name
 
 
 def _kept(journal: Journal, key: str, make: Callable[[], str], meaning: Callable[[str], T]) -> T:

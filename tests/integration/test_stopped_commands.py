@@ -240,6 +240,23 @@ def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_say
     assert (run / "summary.json").is_file()
 
 
+@pytest.mark.parametrize("command", [("train", "--resume"), ("close", "--abandon")])
+def test_a_journal_that_holds_nothing_begins_no_second_study(
+    study, tmp_path, typed, monkeypatch, command
+):
+    """Owners were asked from the start again, and charged a second epsilon."""
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.results.run_folder.Trace.append", stop)
+        assert typed("copriv", "train", study, "--out", run).returncode == 130
+    (run / "journal.sqlite").write_bytes(b"")
+    for _ in range(2):
+        said = typed("copriv", *command, run)
+        assert said.returncode == 2
+        assert "put the run's journal back, or start a new run" in said.stderr
+    assert not (run / "summary.json").exists()
+
+
 def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
     study, tmp_path, owners, serve_owner, typed
 ):
