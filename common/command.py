@@ -280,14 +280,14 @@ def run_command(command: click.Command, name: str) -> None:
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     atexit.register(_leave_garbage)
-    terminated = _terminations()
+    told = _told_to_end()
     try:
         with needing_extras("this command"):
             command(prog_name=name)
     except CoprivError as error:
         click.echo(f"{name}: {error}", err=True)
-        was_told = terminated and isinstance(error, StoppedError)
-        sys.exit(128 + signal.SIGTERM if was_told else error.exit_status)
+        was_told = told and isinstance(error, StoppedError)
+        sys.exit(128 + told[0] if was_told else error.exit_status)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -341,8 +341,8 @@ def _leave_garbage() -> None:
     (gc.unfreeze if "duckdb" in sys.modules else gc.freeze)()
 
 
-def _terminations() -> list[int]:
-    """Let SIGTERM stop a command as Ctrl-C does, which says what to do; a second one kills it.
+def _told_to_end() -> list[int]:
+    """Let SIGTERM, and a terminal that closes, stop a command as Ctrl-C; a second one kills it.
 
     Returns:
       The signals that came, as they come.
@@ -352,10 +352,23 @@ def _terminations() -> list[int]:
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         came.append(number)
+        _leave_closed_terminal()
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    # Who typed nohup means to outlive the terminal.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop)
     return came
+
+
+def _leave_closed_terminal() -> None:
+    """What is still said must not fail where nobody reads it any more."""
+    for number in (1, 2):
+        try:
+            os.write(number, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _out(

@@ -162,7 +162,7 @@ run_command(main, "copriv")
 """
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
     program = PROGRAM.format(signal=name)
     said = subprocess.run(
@@ -172,6 +172,45 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
         status,
         "copriv: stopped; `copriv train --resume run` goes on\n",
     )
+
+
+def test_a_command_that_nohup_started_outlives_its_terminal():
+    program = PROGRAM.format(signal="SIGHUP").replace("time.sleep(60)", "click.echo('goes on')")
+    nohup = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + program
+    command = [sys.executable, "-c", nohup, "train"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "goes on\n", "")
+
+
+# Standard input is this session's terminal, as after a login: its end is a SIGHUP.
+ON_A_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from learner.cli import main
+main()
+"""
+
+
+def test_a_run_whose_terminal_closes_is_stopped_and_does_not_crash(study, owners):
+    """What it would still print finds no terminal."""
+    owners["b"].server.stop(None)
+    run = study.parent / "run"
+    command = [sys.executable, "-c", ON_A_TERMINAL, "train", str(study), "--out", str(run)]
+    command += ["--set", f"network.patience={SECONDS}"]
+    reading, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as its:
+        process = subprocess.Popen(
+            command, stdin=its, stdout=its, stderr=its, start_new_session=True
+        )
+    said = b""
+    try:
+        while b"waiting for b" not in said:
+            said += os.read(reading, 1024)
+        os.close(reading)
+        assert process.wait(SECONDS) == 128 + signal.SIGHUP
+    finally:
+        process.kill()
+        process.wait()
 
 
 ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n"
@@ -191,7 +230,7 @@ run_command(cli, "copriv")
 INIT = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 @pytest.mark.parametrize(
     ("side", "typed"),
     [
