@@ -187,10 +187,21 @@ def test_the_dashboard_asks_for_metrics_that_exist():
     assert sorted(targets) == sorted(f"{name}:9464" for name in (*OWNERS, "learner"))
 
 
-def test_a_service_that_is_stopped_has_not_failed():
-    """SIGTERM ends a learner, and an owner that still reads its table, with a status of ours."""
+def test_services_are_started_again_as_the_table_of_statuses_says():
+    """A signal ends a learner, and an owner that still reads its table, with a status of ours."""
+    text = (ROOT / "docs/deployment.md").read_text()
+    rows = re.findall(r"^\| ([0-9, ]+)[|,] .*\| ([^|]+) \|$", text, re.MULTILINE)
+    said = {
+        int(status): again for row, again in rows for status in row.split(",") if status.strip()
+    }
+    refused = {status for status, again in said.items() if status and again.startswith("no")}
+    stopped = {status for status, again in said.items() if again == "when you like"}
+    assert stopped == {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
     for unit in (ROOT / "deploy/systemd").glob("*.service"):
-        assert f"\nSuccessExitStatus={128 + signal.SIGTERM}\n" in unit.read_text()
+        keys = dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+        assert keys["Restart"] == "on-failure"
+        assert set(map(int, keys["RestartPreventExitStatus"].split())) == refused == {2, 3}
+        assert set(map(int, keys["SuccessExitStatus"].split())) == stopped
 
 
 @pytest.mark.skipif(
