@@ -15,7 +15,15 @@ from common.errors import InputError
 from common.texts import printable
 from common.tls import Identity, Peer, role_named
 
-__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder", "key_pem", "shown_by"]
+__all__ = [
+    "UNREADABLE",
+    "check_own_name",
+    "days_left",
+    "end_of",
+    "holder",
+    "key_pem",
+    "shown_by",
+]
 
 # What bytes that are not what was written can raise on their way through X.509.
 UNREADABLE = (
@@ -78,6 +86,40 @@ def days_left(holder: Peer) -> str:
     if holder.expires is None:
         return "of no known end"
     return f"{(holder.expires - datetime.now(UTC)) // timedelta(days=1)} days left"
+
+
+def end_of(identity: Identity) -> datetime | None:
+    """When the first of our certificate, those behind it and the CA that signed them ends.
+
+    A file may hold several CAs, as while one replaces another: one that signed nothing of ours may
+    end, and of two that signed the same the later end counts.
+
+    Returns:
+      None, if none of them can be read.
+    """
+    chain, known = _readable(identity.certificate), _readable(identity.ca)
+    signers = [ca for ca in known if any(_is_signed_by(one, ca) for one in chain)]
+    ends = [one.not_valid_after_utc for one in chain]
+    if signers:
+        ends.append(max(ca.not_valid_after_utc for ca in signers))
+    return min(ends, default=None)
+
+
+def _readable(certificates: bytes) -> list[x509.Certificate]:
+    """Certificates of a PEM file; none, if it cannot be read."""
+    try:
+        return x509.load_pem_x509_certificates(certificates)
+    except UNREADABLE:
+        return []
+
+
+def _is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    """Whether this CA's key has signed it."""
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def check_own_name(identity: Identity, *, name: str) -> Peer:

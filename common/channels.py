@@ -117,11 +117,13 @@ class Renewals:
     Args:
       identity: What was read.
       side: Who the certificate is shown by.
+      logs: Whether to log what becomes of renewed files.
     """
 
-    def __init__(self, identity: Identity, *, side: Side) -> None:
+    def __init__(self, identity: Identity, *, side: Side, logs: bool = True) -> None:
         self._paths = identity.paths
         self._side = side
+        self._log = log.log if logs else _say_nothing
         self._seen = _stamp(self._paths)
         self._logged = ""
 
@@ -136,11 +138,15 @@ class Renewals:
             # Asked at each handshake: said once.
             if str(error) != self._logged:
                 self._logged = str(error)
-                log.warning("the renewed certificate is not used: %s", error)
+                self._log(logging.WARNING, "the renewed certificate is not used: %s", error)
             return None
         self._seen, self._logged = now, ""
-        log.info("a renewed certificate is in use")
+        self._log(logging.INFO, "a renewed certificate is in use")
         return renewed
+
+
+def _say_nothing(*_: object) -> None:
+    """Log nothing."""
 
 
 def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from common.expiry import Expiry
 from common.metrics import SECONDS, serve_metrics
 from owner.answering import DataOwner
 
@@ -17,9 +18,13 @@ class OwnerMetrics:
 
     Guarantees:
       * Counts of requests and epsilon depend on no record; durations might, a little.
+
+    Args:
+      owner: Whose calls are counted.
+      expiry: When its certificate ends; None without TLS.
     """
 
-    def __init__(self, owner: DataOwner) -> None:
+    def __init__(self, owner: DataOwner, *, expiry: Expiry | None = None) -> None:
         self.registry = CollectorRegistry()
         self.responses = Counter(
             "copriv_responses_total", "Responses sent, replayed ones too.", registry=self.registry
@@ -33,9 +38,16 @@ class OwnerMetrics:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._budget("copriv_charges", "Responses charged to the ledger.", owner.charges)
-        self._budget("copriv_epsilon_held", "Epsilon spent or reserved.", owner.epsilon_held)
-        self._budget("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
+        self._follow("copriv_charges", "Responses charged to the ledger.", owner.charges)
+        self._follow("copriv_epsilon_held", "Epsilon spent or reserved.", owner.epsilon_held)
+        self._follow("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
+        self._follow(
+            "copriv_ledger_works",
+            "0 from a failure of the ledger until a charge succeeds again, else 1.",
+            lambda: float(owner.ledger_works),
+        )
+        if expiry is not None:
+            expiry.shown_in(self.registry)
 
-    def _budget(self, name: str, description: str, value: Callable[[], float]) -> None:
+    def _follow(self, name: str, description: str, value: Callable[[], float]) -> None:
         Gauge(name, description, registry=self.registry).set_function(value)

@@ -18,6 +18,7 @@ from common.batches import release_unused
 from common.certificates import check_own_name
 from common.config import load_settings
 from common.errors import InputError
+from common.expiry import Expiry
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
 from common.open_files import allow_open_files
@@ -251,7 +252,8 @@ def _serve(
         on_opened()
         # Connections that say nothing must not use up the number.
         allow_open_files()
-        counted = OwnerMetrics(owner)
+        expiry = None if identity is None else Expiry(identity, side="server")
+        counted = OwnerMetrics(owner, expiry=expiry)
         health = Probes()
         service = OwnerService(owner, counted, on_ledger=health.ledger_works)
         calls = Calls(service, idle_seconds=settings.idle_seconds)

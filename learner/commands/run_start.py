@@ -105,7 +105,7 @@ def _trained(
 ) -> tuple[Outcome, str, str | None]:
     """Train, shown as it goes; (what came of it, the study's id, what is said of an edge)."""
     folder, settings, going_on = start.folder, start.settings, start.going_on
-    metrics = LearnerMetrics()
+    metrics = LearnerMetrics(expiry=connections.expiry)
     with ExitStack() as stack:
         journal = Journal(folder / JOURNAL)
         stack.callback(journal.close)

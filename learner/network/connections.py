@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import InputError
+from common.expiry import Expiry
 from common.features import FeatureMap
 from common.open_files import allow_open_files
 from common.small_files import read_secret
@@ -41,13 +42,14 @@ class Connections:
     """The owners in the order of the settings, and where their requests arrive, if they ask.
 
     Those ``in_memory`` are objects of this process. What they will say of themselves may be
-    ``foreseen``.
+    ``foreseen``. With TLS it is known when our own certificate ends (``expiry``).
     """
 
     owners: Sequence[Owner]
     requests: Requests | None = None
     in_memory: bool = False
     foreseen: Facts | None = None
+    expiry: Expiry | None = None
 
 
 @contextmanager
@@ -87,14 +89,15 @@ def remote_owners(
         ]
         with _listening(settings, address, tokens, identity) as learner:
             on_listening(learner.port)
-            yield Connections(learner.owners, learner)
+            yield Connections(learner.owners, learner, expiry=_expiry(identity, side="server"))
         return
     identity = _identity(settings, base, side="client")
     yield Connections(
         [
             _owner(settings, entry, feature_map, base=base, identity=identity, insecure=insecure)
             for entry in settings.owners
-        ]
+        ],
+        expiry=_expiry(identity, side="client"),
     )
 
 
@@ -198,6 +201,11 @@ def _memory_owners(
 def _identity(settings: StudySettings, base: Path, *, side: Side) -> Identity | None:
     """Our certificate, or None for plain text."""
     return None if settings.tls is None else load_identity(settings.tls, base=base, side=side)
+
+
+def _expiry(identity: Identity | None, *, side: Side) -> Expiry | None:
+    """When our certificate ends; None for plain text."""
+    return None if identity is None else Expiry(identity, side=side)
 
 
 def _listening(

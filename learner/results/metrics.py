@@ -8,6 +8,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from common.expiry import Expiry
 from common.metrics import SECONDS, serve_metrics
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from learner.results.arrivals import Arrivals
@@ -20,10 +21,16 @@ __all__ = ["LearnerMetrics", "TimedOwner"]
 
 
 class LearnerMetrics:
-    """Counters of one start of a run."""
+    """Counters of one start of a run.
 
-    def __init__(self) -> None:
+    Args:
+      expiry: When the learner's certificate ends; None without TLS.
+    """
+
+    def __init__(self, *, expiry: Expiry | None = None) -> None:
         self.registry = CollectorRegistry()
+        if expiry is not None:
+            expiry.shown_in(self.registry)
         self.seconds = Histogram(
             "copriv_query_seconds",
             "Time that a response was waited for, by owner.",

@@ -175,7 +175,8 @@ def test_the_dashboard_asks_for_metrics_that_exist():
         for name in re.findall(r"copriv_[a-z_]+", target["expr"])
     }
     sources = "".join(
-        (ROOT / path).read_text() for path in ("owner/metrics.py", "learner/results/metrics.py")
+        (ROOT / path).read_text()
+        for path in ("owner/metrics.py", "learner/results/metrics.py", "common/expiry.py")
     )
     for name in asked:
         assert f'"{name.removesuffix("_bucket")}"' in sources, name

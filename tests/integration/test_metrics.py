@@ -18,16 +18,21 @@ import grpc
 import numpy as np
 import pytest
 import tomli_w
+from cryptography import x509
 from forked import Forked
 from free_ports import free_port, is_free
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from identities import tls_of
 from waiting import wait_until
 
 from common.config import read_toml
 from common.errors import InputError, UnreachableError
+from common.expiry import Expiry
 from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query
+from common.tls import load_identity
 from common.wire import token_metadata
+from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
@@ -68,11 +73,43 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     assert told["copriv_epsilon_left"] == 3
     assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
     assert told["copriv_answer_seconds_count"] == 4
+    assert told["copriv_ledger_works"] == 1
     names = {re.split(r"[{ ]", name)[0] for name in told}
     assert {re.sub(r"_(total|created|bucket|count|sum)$", "", name) for name in names} == {
         *("copriv_responses", "copriv_charges", "copriv_epsilon_held", "copriv_epsilon_left"),
-        *("copriv_refusals", "copriv_answer_seconds"),
+        *("copriv_refusals", "copriv_answer_seconds", "copriv_ledger_works"),
     }
+
+
+def test_both_sides_tell_when_their_certificate_ends(owner_folder, serve_owner, tmp_path):
+    """Also after it was renewed, without a restart and before anybody connects."""
+    certs, port = tmp_path / "certs", free_port()
+
+    def end_of(party: str, *, renew: bool = False) -> float:
+        parties = [
+            Party(name="owner-a", role="owner", hosts=("127.0.0.1",)),
+            Party(name="lab", role="learner"),
+        ]
+        make_certificates(
+            certs, parties, study="test", days=90 if renew else 40, ca_days=100, renew=renew
+        )
+        certificate = (certs / party / "certificate.pem").read_bytes()
+        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+
+    first = end_of("owner-a")
+    tls = tls_of(certs / "owner-a").model_dump(mode="json")
+    serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}", tls=tls))
+    assert scrape(port)["copriv_certificate_end_seconds"] == first
+    again = end_of("owner-a", renew=True)
+    assert scrape(port)["copriv_certificate_end_seconds"] == again > first
+
+    identity = load_identity(tls_of(certs / "lab"), base=tmp_path, side="client")
+    metrics, port = LearnerMetrics(expiry=Expiry(identity, side="client")), free_port()
+    with metrics.served(f"127.0.0.1:{port}"):
+        assert scrape(port)["copriv_certificate_end_seconds"] == end_of("lab")
+    metrics, port = LearnerMetrics(), free_port()
+    with metrics.served(f"127.0.0.1:{port}"):
+        assert "copriv_certificate_end_seconds" not in scrape(port)
 
 
 def test_a_metrics_address_that_is_taken_is_named(owner_folder, serve_owner):

@@ -1,0 +1,105 @@
+"""What Prometheus looks for: each rule asks for what is there, and fires when it should."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMETHEUS = ROOT / "deploy/prometheus"
+RULES = PROMETHEUS / "rules.yml"
+DAY = 86400
+# By alert: labels and values that it fires at, and values of the same that it does not fire at.
+# Prometheus's tests begin at 0 seconds since 1970.
+BANK = 'job="owners", instance="bank:9464"'
+CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
+    "CertificateEnds": (
+        {f"copriv_certificate_end_seconds{{{BANK}}}": 13 * DAY},
+        {f"copriv_certificate_end_seconds{{{BANK}}}": 15 * DAY},
+    ),
+    "OwnerDoesNotServe": ({f"up{{{BANK}}}": 0}, {f"up{{{BANK}}}": 1}),
+    "LedgerFails": (
+        {f"copriv_ledger_works{{{BANK}}}": 0},
+        {f"copriv_ledger_works{{{BANK}}}": 1},
+    ),
+    "BudgetNearlySpent": (
+        {f"copriv_epsilon_left{{{BANK}}}": 0.2, f"copriv_epsilon_held{{{BANK}}}": 2.8},
+        {f"copriv_epsilon_left{{{BANK}}}": 0.5, f"copriv_epsilon_held{{{BANK}}}": 2.5},
+    ),
+    "OwnerAway": (
+        {'copriv_owner_away{job="learner", instance="lab:9464", owner="bank"}': 1},
+        {'copriv_owner_away{job="learner", instance="lab:9464", owner="bank"}': 0},
+    ),
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def promtool(*arguments: object) -> None:
+    command = ["promtool", *map(str, arguments)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_rules_ask_for_metrics_that_exist_and_are_documented():
+    sources = "".join(
+        (ROOT / path).read_text()
+        for path in ("owner/metrics.py", "learner/results/metrics.py", "common/expiry.py")
+    )
+    documented = (ROOT / "docs/deployment.md").read_text()
+    for rule in rules():
+        asked = re.findall(r"copriv_[a-z_]+", rule["expr"])
+        assert asked or rule["expr"].startswith('up{job="owners"}'), rule
+        for name in asked:
+            assert f'"{name}"' in sources, name
+        assert f"`{rule['alert']}`" in documented, rule["alert"]
+        assert rule["annotations"]["summary"].endswith(".")
+    assert [rule["alert"] for rule in rules()] == list(CASES)
+    jobs = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
+    assert jobs["rule_files"] == [RULES.name]
+    assert "owners" in {job["job_name"] for job in jobs["scrape_configs"]}
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert "./deploy/prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NO promtool: RULES WERE NOT RUN")
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_rules_fire_when_they_should_and_only_then(rule, tmp_path):
+    def case(series: dict[str, float], *, fires: bool) -> dict[str, Any]:
+        labels = dict(re.findall(r'(\w+)="([^"]+)"', next(iter(series))))
+        summary = rule["annotations"]["summary"]
+        for name, value in labels.items():
+            summary = summary.replace(f"{{{{ $labels.{name} }}}}", value)
+        assert "{{" not in summary
+        alert = {"exp_labels": labels, "exp_annotations": {"summary": summary}}
+        return {
+            "interval": "1m",
+            "input_series": [
+                {"series": name, "values": f"{value}x30"} for name, value in series.items()
+            ],
+            "alert_rule_test": [
+                {
+                    "eval_time": "20m",
+                    "alertname": rule["alert"],
+                    "exp_alerts": [alert] if fires else [],
+                }
+            ],
+        }
+
+    fires, holds = CASES[rule["alert"]]
+    tests = [case(fires, fires=True), case(holds, fires=False)]
+    (tmp_path / "tests.yml").write_text(
+        yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests})
+    )
+    promtool("test", "rules", tmp_path / "tests.yml")
+    promtool("check", "config", PROMETHEUS / "prometheus.yml")

@@ -1,0 +1,66 @@
+"""When our own certificate ends: the first end of what peers look at, from files that fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from identities import tls_of
+
+from common.expiry import Expiry
+from common.tls import Identity, load_identity
+from learner.network.certificates import Party, make_certificates
+
+
+def made(out: Path, *, days: int = 90, ca_days: int = 100, renew: bool = False) -> Identity:
+    parties = [Party(name="learner", role="learner")]
+    make_certificates(out, parties, study="test", days=days, ca_days=ca_days, renew=renew)
+    return load_identity(tls_of(out / "learner"), base=Path("/"), side="client")
+
+
+def end(pem: bytes) -> float:
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+
+
+def test_whichever_ends_first_counts(tmp_path):
+    first = made(tmp_path / "own")
+    assert Expiry(first, side="client")() == end(first.certificate) < end(first.ca)
+    # Another tool may sign for longer than its CA lasts.
+    second = made(tmp_path / "ca", days=90, ca_days=60)
+    assert Expiry(second, side="client")() == min(end(second.ca), end(second.certificate))
+
+
+def test_of_several_cas_the_one_that_signed_ours_counts(tmp_path):
+    ours, other = made(tmp_path / "ours"), made(tmp_path / "other", days=31, ca_days=35)
+    assert end(other.ca) < end(ours.certificate)
+    for both in (ours.ca + other.ca, other.ca + ours.ca):
+        assert Expiry(replace(ours, ca=both), side="client")() == end(ours.certificate)
+    # Where a CA stands twice, the one that lasts counts; those behind our own count, too.
+    behind = replace(ours, certificate=ours.certificate + other.ca)
+    assert Expiry(behind, side="client")() == end(other.ca)
+
+
+def test_what_cannot_be_read_has_no_end(tmp_path):
+    identity = replace(made(tmp_path), ca=b"nothing", certificate=b"nothing")
+    assert math.isnan(Expiry(identity, side="client")())
+
+
+def test_a_renewal_counts_once_its_files_fit_and_is_not_logged_here(tmp_path, caplog):
+    caplog.set_level("INFO")
+    before = made(tmp_path, days=40)
+    expiry = Expiry(before, side="client")
+    assert expiry() == end(before.certificate)
+    key = tmp_path / "learner" / "key.pem"
+    old = key.read_bytes()
+    after = made(tmp_path, days=90, renew=True)
+    new = key.read_bytes()
+    key.write_bytes(old)
+    assert expiry() == end(before.certificate)
+    key.write_bytes(new)
+    assert expiry() == end(after.certificate) > datetime.now(UTC).timestamp() + 80 * 86400
+    key.unlink()
+    assert expiry() == end(after.certificate)
+    assert not [record for record in caplog.records if record.name == "copriv.tls"]
