@@ -115,10 +115,10 @@ def _remove_left_drafts(path: Path) -> None:
 
 def _remove_drafts(folder: Path, *, of: str) -> None:
     """The same for the files of a folder whose names match a pattern."""
-    pattern = re.compile(rf"\.{of}\.[0-9a-f]{{8}}\.part", re.DOTALL)
+    pattern = rf"(?s)\.{of}\.[0-9a-f]{{8}}\.part"
     with contextlib.suppress(OSError):  # of a folder that cannot be listed
         for name in os.listdir(folder):
-            if pattern.fullmatch(name) and not (folder / name).is_symlink():
+            if re.fullmatch(pattern, name) and not (folder / name).is_symlink():
                 _remove_if_left(folder / name)
 
 

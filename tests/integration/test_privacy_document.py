@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_ATTACKS = (
+    "clusters.py",
     "forked.py",
     "free_ports.py",
     "identities.py",
@@ -22,6 +23,7 @@ NO_ATTACKS = (
     "mortal_owner.py",
     "postgres.py",
     "trajectories.py",
+    "waiting.py",
 )
 DEFINED = {
     name
