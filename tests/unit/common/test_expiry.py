@@ -28,9 +28,11 @@ def end(pem: bytes) -> float:
 def test_whichever_ends_first_counts(tmp_path):
     first = made(tmp_path / "own")
     assert Expiry(first, side="client")() == end(first.certificate) < end(first.ca)
-    # Another tool may sign for longer than its CA lasts.
     second = made(tmp_path / "ca", days=90, ca_days=60)
-    assert Expiry(second, side="client")() == min(end(second.ca), end(second.certificate))
+    assert Expiry(second, side="client")() == end(second.ca) < end(second.certificate)
+    # Another CA beside it that lasts longer changes nothing.
+    both = replace(second, ca=second.ca + first.ca)
+    assert Expiry(both, side="client")() == end(second.ca)
 
 
 def test_of_several_cas_the_one_that_signed_ours_counts(tmp_path):
