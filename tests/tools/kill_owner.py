@@ -60,6 +60,8 @@ RESPONSES = 150
 BLOCKS = 40
 LEARNERS = 2
 LONGEST_LIFE_SECONDS = 0.25
+# So many lives in a row that do not come to their step: the step is no longer one of the owner's.
+MOST_VAIN_LIVES = 12
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Lives:
     block: int = 1
     kills: int = 0
     port: int = 0
+    vain: int = 0
     steps: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
@@ -106,8 +109,11 @@ class Lives:
                 # The learners finished before it came to that.
                 os.kill(pid, signal.SIGKILL)
                 self.wait_for_death()
+                self.vain += 1
+                assert self.vain < MOST_VAIN_LIVES, f"no life comes to the step {step}"
                 return
         self.wait_for_death()
+        self.vain = 0
         self.kills += 1
         self.steps[step] += 1
 

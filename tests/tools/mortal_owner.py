@@ -31,7 +31,7 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    charge, answer, send = Ledger.charge, DataOwner.answer, Calls._send
+    charge, answer, send = Ledger.charge, DataOwner.answer_at_once, Calls._send
     committing = {Ledger._charge_next.__code__, Ledger._charge_block.__code__}
     keep, give, sync = Ledger._keep, GivenLog.give, os.fdatasync
     statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
@@ -67,14 +67,18 @@ def arm(step: str, number: int) -> None:  # noqa: C901
 
     def killing_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
         response = answer(self, *arguments, **values)
-        reached()
+        # None: it waits for noise, and is asked again.
+        if response is not None:
+            reached()
         return response
 
     answered: list[object] = []
 
     def noted_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
-        answered.append(answer(self, *arguments, **values))
-        return answered[-1]
+        response = answer(self, *arguments, **values)
+        if response is not None:
+            answered.append(response)
+        return response
 
     async def killing_send(self: Calls, context: Context, reply: bytes) -> None:
         await send(self, context, reply)
@@ -91,9 +95,9 @@ def arm(step: str, number: int) -> None:  # noqa: C901
     elif step == "in_note":
         os.fdatasync = killing_sync
     elif step == "before_send":
-        DataOwner.answer = killing_answer  # type: ignore[method-assign]
+        DataOwner.answer_at_once = killing_answer  # type: ignore[method-assign]
     elif step == "after_send":
-        DataOwner.answer = noted_answer  # type: ignore[method-assign]
+        DataOwner.answer_at_once = noted_answer  # type: ignore[method-assign]
         Calls._send = killing_send  # type: ignore[method-assign]
 
 
