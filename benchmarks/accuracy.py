@@ -3,14 +3,15 @@
 A study is drawn at random: who takes part, with how many records, at which epsilon, by which
 algorithm. The forecast sees the public records, the n_i and the epsilons. The measurement runs
 the same study on the owners' own records. Compared are mean relative fitness,
-``log10(predicted/measured)``, and each owner's verdict "gains". Where ``algorithm.name = "auto"``
-picks a way of learning, every other way is measured as well.
+``log10(predicted/measured)``, each owner's verdict "gains", and the typical error (RMSE). Where
+``algorithm.name = "auto"`` picks a way of learning, every other way is measured as well.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,10 @@ import pandas as pd
 from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
+from common.fitting import TargetRule
 from common.losses import Regulariser, Squared
 from common.terms import Records
+from learner.forecasting.main_measure import expected_quality
 from learner.planning.deciding import decide_quietly
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
@@ -203,6 +206,7 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
 
     rows = _rows(case, proposal, predicted, float(measured(proposal).mean()), world)
     rows["least_ratio"] = least_ratio(family, world)
+    rows["rmse_ratio"] = rmse_ratio(groups, predicted, rows["measured_relative_fitness"][0], world)
     if decision.way is None:
         return rows
     reached = {}
@@ -263,6 +267,18 @@ def least_ratio(family: Family, world: World) -> float:
     return world.evaluation.fitness_optimal / public
 
 
+def rmse_ratio(groups: PublicGroups, predicted: Forecast, measured: float, world: World) -> float:
+    """The typical error that is forecast over that on the owners' records, of targets within their
+    bounds.
+    """
+    fitness = (predicted.expected, *predicted.interval, predicted.public)
+    rule = TargetRule(name="target", bound=1.0, fill=0.0)
+    found = expected_quality(groups, groups.records.targets, rule, fitness=fitness)
+    if found is None:
+        raise InputError("accuracy: the loss determines no typical error; take squared loss")
+    return found.common / math.sqrt(world.evaluation.fitness_optimal * (1.0 + measured))
+
+
 def judge_pick(picked: str, reached: Mapping[str, Vector]) -> tuple[bool, bool, float]:
     """How the way that was picked stands beside the best one, by relative fitness in the runs of
     each: whether no other is better by more than ``CLOSE``; the same, but for another that is
@@ -299,13 +315,15 @@ def overall(rows: pd.DataFrame) -> str:
 
 def _by_least_fitness(studies: pd.DataFrame) -> str:
     """How much of the error is that of the unit in which relative fitness is measured."""
-    said = []
+    said, typical = [], []
     for family, own in studies.groupby("family"):
         error = (own["error"] - np.log10(own["least_ratio"])).abs()
         said.append(f"{own['least_ratio'].median():.2f} ({family}; {error.median():.3f})")
+        typical.append(f"{(own['rmse_ratio'] - 1.0).abs().median():.1%} ({family})")
     return (
         "The owners' least fitness is so many times that of the public records, in the median, and "
-        f"this the median error if it had been known: {', '.join(said)}."
+        f"this the median error if it had been known: {', '.join(said)}. The typical error (RMSE) "
+        f"that is forecast is off by {', '.join(typical)} in the median."
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "difference",
     "estimates",
     "measures",
+    "of_guessing",
 ]
 
 RESAMPLES = 200
@@ -88,6 +89,24 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
         found["calibration_bias"] = _mean(outputs - positive)
         found["calibration_error"] = _CalibrationError(outputs, positive.astype(np.float64))
     return found
+
+
+def of_guessing(targets: Vector, kind: str) -> float:
+    """The main measure of always predicting the same: the mean, the share, the larger class.
+
+    Args:
+      targets: As of :func:`measures`.
+      kind: As of :func:`measures`.
+
+    >>> of_guessing(np.array([1.0, 3.0]), "number"), of_guessing(np.array([1.0, -1.0]), "score")
+    (1.0, 0.5)
+    """
+    if kind == "number":
+        return float(np.std(targets))
+    share = float(np.mean(targets > 0))
+    if kind == "score":
+        return max(share, 1.0 - share)
+    return float(-sum(q * np.log(q) for q in (share, 1.0 - share) if q > 0))
 
 
 def _of_numbers(outputs: Vector, targets: Vector) -> dict[str, Measure]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from learner.forecasting.candidate import COMPARED, Candidate
+from learner.forecasting.main_measure import ExpectedQuality, expected_quality
 from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
 from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
@@ -98,6 +99,8 @@ class Verdict:
       failures: Why a point could not be computed, by the point's name.
       way: The way of learning that "auto" takes; None where the study names its algorithm.
       ways_in_words: That one beside the others, and why it is taken; None as above.
+      quality: The forecast in the measure that people compare models by; None where the loss
+        determines none.
     """
 
     study: str
@@ -115,6 +118,7 @@ class Verdict:
     failures: Mapping[str, str] = field(default_factory=dict)
     way: str | None = None
     ways_in_words: str | None = None
+    quality: ExpectedQuality | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The verdict in plain values; what was not asked of an owner is left out."""
@@ -171,7 +175,18 @@ def verdict(
         failures=failures or {},
         way=way,
         ways_in_words=None if base is None or way is None else ways_sentence(base, own=way),
+        quality=_quality(candidate, study),
     )
+
+
+def _quality(candidate: Candidate, study: Answer) -> ExpectedQuality | None:
+    """The study's forecast in its model's main measure."""
+    public = candidate.public
+    if public.raw_targets is None:
+        return None
+    fitness = (study.relative_fitness, study.low, study.high, study.public)
+    rule = public.feature_map.target
+    return expected_quality(candidate.groups, public.raw_targets, rule, fitness=fitness)
 
 
 def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from common.texts import counted, percent_words
+from common.texts import counted, number_words, percent_words
+from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
 from learner.results.forecast_text import sentences, smallest_words, worth_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
+from learner.results.quality_words import MEASURES
 
 __all__ = ["write_forecast_page"]
 
@@ -71,11 +73,23 @@ def _first(verdict: Verdict) -> str:
                 (f"{verdict.relative_fitness:.3g}", "expected relative fitness"),
                 (f"{low:.3g} to {high:.3g}", "nine runs in ten"),
                 (f"{verdict.relative_fitness_public:.3g}", "public model, which is free"),
+                *_quality(verdict.quality),
                 (f"{gaining} of {count}", "owners expected to gain"),
                 (f"{verdict.design['horizon']:,}", "communications T"),
             ]
         )
     )
+
+
+def _quality(quality: ExpectedQuality | None) -> list[tuple[str, str]]:
+    """The common and the public model in the measure that people compare models by."""
+    if quality is None:
+        return []
+    measure = MEASURES[quality.measure]
+    return [
+        (number_words(quality.common), f"{measure} of the common model"),
+        (number_words(quality.public), "of the public model"),
+    ]
 
 
 def _owners(verdict: Verdict) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from common.texts import counted
+from common.texts import counted, number_words, printable
 from learner.algorithms.table import ALGORITHMS
+from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
+from learner.results.quality_words import MEASURES
 from learner.results.report import print_by_name
 from learner.results.verdict_words import gains_in_words
 
@@ -97,6 +99,8 @@ def sentences(verdict: Verdict) -> list[str]:
     gaining = [owner.name for owner in verdict.owners if owner.gains]
     others = [owner.name for owner in verdict.owners if not owner.gains]
     lines.append(f"gains: {gains_in_words(gaining, others)}")
+    if verdict.quality is not None:
+        lines.append(_quality_sentence(verdict.quality))
     lines += [
         f"{owner.name} makes things worse for the others: without it they are expected at "
         f"{owner.relative_fitness_without:.3g} in place of {verdict.relative_fitness:.3g}; "
@@ -114,6 +118,23 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.failures:
         lines.append(f"{counted(len(verdict.failures), 'point')} failed; see forecast.json")
     return lines
+
+
+def _quality_sentence(quality: ExpectedQuality) -> str:
+    """What the forecast means in the target's units, beside what needs no study.
+
+    >>> _quality_sentence(ExpectedQuality(measure="rmse", target="days", best=2.0, common=2.01,
+    ...     interval_90=(2.0, 2.04), public=2.3, guess=3.5))[:68]
+    'days is expected to be predicted with a typical error (RMSE) of 2.01'
+    """
+    low, high = map(number_words, quality.interval_90)
+    return (
+        f"{printable(quality.target)} is expected to be predicted with a "
+        f"{MEASURES[quality.measure]} of {number_words(quality.common)} ({low} to {high} in nine "
+        f"runs of ten); the public model: {number_words(quality.public)}; the best model of all "
+        f"records: {number_words(quality.best)}; always predicting the same: "
+        f"{number_words(quality.guess)}; for records as hard to predict as the public ones"
+    )
 
 
 def _smallest_sentence(smallest: Smallest) -> str:

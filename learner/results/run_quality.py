@@ -15,7 +15,7 @@ import numpy as np
 from common.arrays import Matrix, Vector
 from common.judging import MAIN, kind_of_model
 from common.model import Model
-from common.quality import METHOD, Estimate, Measure, estimates, measures
+from common.quality import METHOD, Estimate, Measure, estimates, measures, of_guessing
 from common.terms import Records
 from learner.planning.public_side import PublicSide
 from learner.results.summary import Interval, QualitySummary
@@ -83,7 +83,7 @@ def _quality(
         records=len(targets),
         common=common,
         public=found.get("public"),
-        guess=_of_guessing(targets, kind),
+        guess=of_guessing(targets, kind),
         alone=None
         if alone is None
         else tuple(measure(theta)(np.ones(len(targets))) for theta in alone),
@@ -136,13 +136,3 @@ def _interval(estimate: Estimate) -> Interval | None:
     if estimate.value is None:
         return None
     return Interval(value=estimate.value, low=estimate.low, high=estimate.high)
-
-
-def _of_guessing(targets: Vector, kind: str) -> float:
-    """The main measure of always predicting the same: the mean, the share, the larger class."""
-    if kind == "number":
-        return float(np.std(targets))
-    share = float(np.mean(targets > 0))
-    if kind == "score":
-        return max(share, 1.0 - share)
-    return float(-sum(q * np.log(q) for q in (share, 1.0 - share) if q > 0))

@@ -90,6 +90,7 @@ def test_both_counts_of_picks_are_told(accuracy):
             "seed": [1, 2, 3, 4],
             "error": np.log10([1.5, 2.0, 3.0, 2.0]),
             "least_ratio": 2.0,
+            "rmse_ratio": [1.0, 1.1, 0.8, 1.2],
             "clear": True,
             "forecast_gains": True,
             "measured_gains": True,
@@ -102,5 +103,7 @@ def test_both_counts_of_picks_are_told(accuracy):
     assert "median error 0.301" in told
     # |log10(1.5 / 2)|, 0, |log10(3 / 2)|, 0.
     assert "known: 2.00 (loans; 0.062)" in told
+    # Of 0, 0.1, 0.2 and 0.2.
+    assert "(RMSE) that is forecast is off by 15.0% (loans) in the median" in told
     assert "Auto took the best way in 33% of 3" in told
     assert "do not tell from it in 67%; what it took was at most 2 times worse" in told

@@ -161,3 +161,29 @@ def test_a_public_model_at_an_edge_of_its_box_is_one_of_the_warnings(candidate, 
         told = write_forecast_page(tmp_path, found).read_text()
         for text in (told, *found.as_json()["warnings"][:1]):
             assert warns == ("the public model is at an edge of its box" in text)
+
+
+@pytest.fixture
+def known(candidate: Candidate, public_table: pd.DataFrame) -> Candidate:
+    """The same, whose public records have their raw targets."""
+    rule = candidate.public.feature_map.target
+    raw = rule.raw(public_table[rule.name])
+    return replace(candidate, public=replace(candidate.public, raw_targets=raw))
+
+
+def test_the_forecast_is_told_in_raw_units_where_the_loss_has_them(candidate, known):
+    said = "is expected to be predicted with a typical error (RMSE) of"
+    found = verdict(known, {"study": answer(GAIN)})
+    assert any(said in line for line in sentences(found))
+    assert found.as_json()["quality"]["common"] == found.quality.common
+    assert found.quality.best < found.quality.common < found.quality.public < found.quality.guess
+    unread = verdict(candidate, {"study": answer(GAIN)})
+    assert not any(said in line for line in sentences(unread))
+    assert unread.as_json()["quality"] is None
+
+
+def test_the_page_has_the_forecast_in_raw_units(candidate, known, tmp_path):
+    page = write_forecast_page(tmp_path, verdict(known, {"study": answer(GAIN)})).read_text()
+    assert "typical error (RMSE) of the common model" in page
+    bare = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(GAIN)})).read_text()
+    assert "typical error (RMSE)" not in bare
