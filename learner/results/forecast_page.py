@@ -87,8 +87,8 @@ def _quality(quality: ExpectedQuality | None) -> list[tuple[str, str]]:
         return []
     measure = MEASURES[quality.measure]
     return [
-        (number_words(quality.common), f"{measure} of the common model"),
-        (number_words(quality.public), "of the public model"),
+        (number_words(quality.common), f"{measure}, common model"),
+        (number_words(quality.public), f"{measure}, public model"),
     ]
 
 

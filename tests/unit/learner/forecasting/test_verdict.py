@@ -184,6 +184,6 @@ def test_the_forecast_is_told_in_raw_units_where_the_loss_has_them(candidate, kn
 
 def test_the_page_has_the_forecast_in_raw_units(candidate, known, tmp_path):
     page = write_forecast_page(tmp_path, verdict(known, {"study": answer(GAIN)})).read_text()
-    assert "typical error (RMSE) of the common model" in page
+    assert "typical error (RMSE), common model" in page
     bare = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(GAIN)})).read_text()
     assert "typical error (RMSE)" not in bare
