@@ -252,7 +252,8 @@ class Calls:
         if method.at_once is None or began < self._long_until:
             return await to_its_end(self._answering.begin, quick)
         done = quick()
-        self._timed(began, time.monotonic())
+        if done is not None:
+            self._timed(began, time.monotonic())
         return done
 
     def _timed(self, began: float, ended: float) -> None:

@@ -1,14 +1,19 @@
-"""What several integration tests need: an HTTP proxy in between."""
+"""What several integration tests need: an HTTP proxy in between, and answers that take long."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
+
+import owner.answering
 
 
 class ConnectProxy:
@@ -83,3 +88,24 @@ def proxied(
         proxy.stop()
 
     return within
+
+
+@pytest.fixture
+def slow_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[bool]]:
+    """Answers that take so many seconds; the list gets an entry for each of the event loop's."""
+
+    def begin(seconds: float) -> list[bool]:
+        by_the_loop: list[bool] = []
+        exact = owner.answering.exact_answer
+
+        def slow(*given: Any) -> Any:
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop()
+                by_the_loop.append(True)
+            time.sleep(seconds)
+            return exact(*given)
+
+        monkeypatch.setattr(owner.answering, "exact_answer", slow)
+        return by_the_loop
+
+    return begin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import math
@@ -25,7 +24,6 @@ import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from waiting import wait_until
 
-import owner.answering
 from common.config import read_toml
 from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
@@ -139,20 +137,10 @@ def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
 
 
 def test_answers_that_take_long_keep_no_other_caller_waiting(
-    owner_folder, serve_owner, make_terms, monkeypatch
+    owner_folder, serve_owner, make_terms, slow_answers
 ):
     """The event loop gives the first of them; a thread all others, while the loop serves others."""
-    by_the_loop: list[bool] = []
-    exact = owner.answering.exact_answer
-
-    def slow(*given: Any) -> Any:
-        with suppress(RuntimeError):
-            asyncio.get_running_loop()
-            by_the_loop.append(True)
-        time.sleep(0.05)
-        return exact(*given)
-
-    monkeypatch.setattr(owner.answering, "exact_answer", slow)
+    by_the_loop = slow_answers(0.05)
     running = serve_owner(owner_folder())
     caller = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     caller.enroll(make_terms())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import owner.calls
+import owner.mechanism
 from common.errors import MalformedError, OrderError
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
@@ -111,6 +114,30 @@ def test_a_learner_that_waits_for_noise_keeps_no_other_waiting(
     # One of them was charged, and the others got the same again.
     assert len(set(given)) == 1
     assert served.owner.charges() == 5
+
+
+def test_long_answers_that_wait_for_noise_are_given_by_a_thread_after_a_few(
+    owner_folder, serve_owner, make_terms, monkeypatch, slow_answers
+):
+    by_the_loop, draw = slow_answers(0.012), SecureNoise.draw
+
+    def late(self: SecureNoise, count: int) -> np.ndarray:
+        time.sleep(0.05)
+        return draw(self, count)
+
+    monkeypatch.setattr(SecureNoise, "draw", late)
+    # One response's at a time: each of them is waited for.
+    monkeypatch.setattr(owner.mechanism, "BLOCK_DRAWS", 1)
+    for name in ("MUCH_LONGER_SECONDS", "LONG_AGAIN_SECONDS"):
+        monkeypatch.setattr(owner.calls, name, 60.0)
+    caller = GrpcOwner(
+        "owner-a", f"127.0.0.1:{serve_owner(owner_folder()).port}", deadline=PATIENCE
+    )
+    caller.enroll(make_terms())
+    for sequence in range(1, 11):
+        caller.answer(query(sequence))
+    caller.disconnect()
+    assert len(by_the_loop) == owner.calls.LONG_IN_A_ROW
 
 
 def test_a_study_that_is_closed_while_noise_is_waited_for_answers_no_more(
