@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -426,6 +427,10 @@ def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
 # --- a log that was set back, and kills after that ----------------------------------------------
 
 
+def killed(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
     """Lives of an owner, each of which ends by a kill."""
     for life in lives:
@@ -433,9 +438,10 @@ def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
         if child == 0:
             try:
                 life(open_ledger(path))
+                killed()
             finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 def keeps_a_copy(path: Path) -> Callable[[Ledger], None]:
@@ -452,6 +458,11 @@ def keeps_a_copy(path: Path) -> Callable[[Ledger], None]:
 
 def nothing(ledger: Ledger) -> None:
     del ledger
+
+
+def never(ledger: Ledger) -> None:
+    del ledger
+    pytest.fail("it was to be killed before")
 
 
 def enrolls(ledger: Ledger) -> None:
@@ -504,8 +515,8 @@ def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch)
     killed_after(path, keeps_a_copy(path))
     damage(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "_settle_before", lambda self: os._exit(0))
-        killed_after(path, nothing)
+        patch.setattr(Ledger, "_settle_before", killed)
+        killed_after(path, never)
     with closing(open_ledger(path)) as ledger:
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
@@ -543,8 +554,9 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, chan
         if change is not enrolls:
             enroll(ledger, "t")
         keeps_a_copy(path)(ledger)
-        monkeypatch.setattr(ledger._files, "write_mark", lambda mark: os._exit(0))
+        monkeypatch.setattr(ledger._files, "write_mark", killed)
         change(ledger)
+        never(ledger)
 
     killed_after(path, life)
     left = copied(path, "left")
@@ -571,13 +583,13 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
             nonlocal steps
             steps += 1
             if steps == at:
-                os._exit(0)
+                killed()
             return write(self, *values)
 
         steps = 0
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "_write", dies)
-            killed_after(path, nothing)
+            killed_after(path, never)
     with closing(open_ledger(path)) as ledger:
         assert [entry.account.answered for entry in ledger.studies()] == [3, 3, 3]
         for study in ("s", "t", "u"):
