@@ -192,6 +192,8 @@ def test_an_owners_log_tells_each_enrolment_and_closing(
     owner_folder, serve_owner, make_terms, caplog
 ):
     running = serve_owner(owner_folder())
+    # Its start is told, too, where a command in this process has set what is.
+    caplog.clear()
     with caplog.at_level(logging.INFO, logger="copriv.owner"):
         for _ in range(2):
             running.owner.enroll(make_terms(epsilon=Fraction(1, 3)), learner="ann")
