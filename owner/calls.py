@@ -39,7 +39,8 @@ PAUSE_THREADS = 16
 # Calls open at once, of all learners together; each takes some 50 kB.
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
-# A call that waits for noise looks for it again after so long, and each time a quarter later.
+# A call that waits for noise looks for it after the first pause; each is a quarter longer than the
+# one before, up to the last.
 FIRST_LOOK_SECONDS, LATER_LOOKS, LAST_LOOK_SECONDS = 0.0005, 1.25, 0.05
 # An answer that takes no longer is given by the event loop itself: handing it to a thread and
 # back takes as long as most answers do. After some longer ones in a row, not only a disk that was
