@@ -26,6 +26,7 @@ from learner.simulated.sweeps import Workers, run_sweep
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
 
 dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Dask's own, which is not ours to mend
@@ -101,6 +102,22 @@ def started(stack, *arguments):
     stack.callback(running.wait)
     stack.callback(running.kill)
     return running
+
+
+def test_an_array_that_points_share_is_sent_once(monkeypatch):
+    sent, submit = [], distributed.Client.submit
+
+    def watched(client, work, *arguments, **options):
+        sent.extend(each for each in arguments if isinstance(each, np.ndarray))
+        return submit(client, work, *arguments, **options)
+
+    monkeypatch.setattr(distributed.Client, "submit", watched)
+    shared, other = np.ones(3), np.ones(3)
+    points = {str(k): ("adds", array) for k, array in enumerate([shared, shared, other, shared])}
+    with local_cluster() as address:
+        found = run_sweep(bad, points, workers=Workers(cluster=address), read=a_sum)
+    assert found.results == {name: {"sum": 3.0} for name in points}
+    assert [array is shared for array in sent] == [True, False]
 
 
 @pytest.mark.parametrize("said", [b"\0" * 1000, b"HTTP/1.1 200 OK\r\n\r\nhello", b""])
