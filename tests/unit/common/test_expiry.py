@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from identities import tls_of
 
 from common.expiry import Expiry
@@ -40,9 +41,29 @@ def test_of_several_cas_the_one_that_signed_ours_counts(tmp_path):
     assert end(other.ca) < end(ours.certificate)
     for both in (ours.ca + other.ca, other.ca + ours.ca):
         assert Expiry(replace(ours, ca=both), side="client")() == end(ours.certificate)
-    # Where a CA stands twice, the one that lasts counts; those behind our own count, too.
+    # Those behind our own count, too.
     behind = replace(ours, certificate=ours.certificate + other.ca)
     assert Expiry(behind, side="client")() == end(other.ca)
+
+
+def test_of_a_ca_that_was_renewed_the_later_end_counts(tmp_path):
+    """Its key is the same, so both have signed ours."""
+    ours = made(tmp_path, days=90, ca_days=100)
+    ca = x509.load_pem_x509_certificate(ours.ca)
+    key = serialization.load_pem_private_key((tmp_path / "ca" / "key.pem").read_bytes(), None)
+    before = x509.CertificateBuilder(
+        issuer_name=ca.issuer,
+        subject_name=ca.subject,
+        public_key=ca.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=ca.not_valid_before_utc,
+        not_valid_after=ca.not_valid_before_utc + timedelta(days=40),
+        extensions=list(ca.extensions),
+    ).sign(key, hashes.SHA256())
+    old = before.public_bytes(serialization.Encoding.PEM)
+    assert Expiry(replace(ours, ca=old), side="client")() == end(old) < end(ours.certificate)
+    for both in (old + ours.ca, ours.ca + old):
+        assert Expiry(replace(ours, ca=both), side="client")() == end(ours.certificate)
 
 
 def test_what_cannot_be_read_has_no_end(tmp_path):
