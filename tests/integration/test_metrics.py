@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 import socket
+import sqlite3
 import struct
 import threading
 import time
 import urllib.request
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from identities import tls_of
 from waiting import wait_until
 
 from common.config import read_toml
-from common.errors import InputError, UnreachableError
+from common.errors import InputError, OwnerFailedError, UnreachableError
 from common.expiry import Expiry
 from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query
@@ -79,6 +81,29 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
         *("copriv_responses", "copriv_charges", "copriv_epsilon_held", "copriv_epsilon_left"),
         *("copriv_refusals", "copriv_answer_seconds", "copriv_ledger_works"),
     }
+
+
+def test_an_owner_tells_that_its_ledger_fails_until_a_charge_succeeds(
+    owner_folder, serve_owner, make_terms
+):
+    port, theta = free_port(), np.zeros(4)
+    running = serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}"))
+    remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    remote.enroll(make_terms())
+
+    @contextmanager
+    def full(db: sqlite3.Connection) -> Iterator[None]:
+        raise sqlite3.OperationalError("database or disk is full")
+        yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("owner.ledger_held.transaction", full)
+        with pytest.raises(OwnerFailedError):
+            remote.answer(Query(study_id="study-1", sequence=1, theta=theta))
+        assert scrape(port)["copriv_ledger_works"] == 0
+    remote.answer(Query(study_id="study-1", sequence=1, theta=theta))
+    assert scrape(port)["copriv_ledger_works"] == 1
+    remote.disconnect()
 
 
 def test_both_sides_tell_when_their_certificate_ends(owner_folder, serve_owner, tmp_path):
