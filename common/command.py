@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import gc
 import io
 import logging
@@ -23,8 +22,16 @@ from rich.console import Console
 from rich.table import Table
 
 from common.config import check_address
-from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
+from common.errors import (
+    CoprivError,
+    DiskError,
+    DoubtWarning,
+    InputError,
+    PrivacyLeakWarning,
+    StoppedError,
+)
 from common.extras import needing_extras
+from common.files import NO_ROOM
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.places import check_typed
@@ -61,8 +68,6 @@ ESCAPED = "backslashreplace"
 ANEW = "type the same command again to start over"
 SAME = "type the same command again to go on"
 STOPPED = f"stopped; {ANEW}"
-# The disk, what this user may have of it, or what a file may be, is full.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
     "is more memory"
@@ -294,7 +299,7 @@ def run_command(command: click.Command, name: str) -> None:
         _drop_unwritten()
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
-        sys.exit(InputError.exit_status)
+        sys.exit(DiskError.exit_status)
     except MemoryError:
         click.echo(f"{name}: {TOO_LARGE}", err=True)
         sys.exit(InputError.exit_status)

@@ -6,6 +6,7 @@ __all__ = [
     "BudgetSpentError",
     "BusyError",
     "CoprivError",
+    "DiskError",
     "DoubtWarning",
     "IdentityError",
     "InputError",
@@ -31,6 +32,12 @@ class InputError(CoprivError):
     """A setting, a file or an argument is wrong; nothing was charged or written."""
 
     exit_status = 2
+
+
+class DiskError(InputError):
+    """The disk is full or fails: once it is mended, the same goes on as it was."""
+
+    exit_status = 4
 
 
 class RefusedError(CoprivError):

@@ -18,10 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from common.errors import InputError
+from common.errors import DiskError, InputError
 
 __all__ = [
+    "NO_ROOM",
     "compiled_code_folder",
+    "disk_fails",
     "empty_folder",
     "is_empty",
     "lock_file",
@@ -34,6 +36,7 @@ __all__ = [
     "refused",
     "remove_private_folder",
     "sync_folder",
+    "unwritten",
     "warn_of_readers",
     "whole_folder",
     "write_or_refuse",
@@ -44,6 +47,10 @@ log = logging.getLogger("copriv.files")
 
 # What a file is stands in its first bytes.
 FIRST_BYTES = 200
+# The disk, what this user may have of it, or what a file may be, is full.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# SQLite's own numbers for the same: SQLITE_IOERR, SQLITE_FULL.
+SQLITE_FAILS = (10, 13)
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
@@ -243,7 +250,27 @@ def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error}); {cure}") from None
+        raise unwritten(
+            error, f"{path}: cannot be written ({error.strerror or error}); {cure}"
+        ) from None
+
+
+def unwritten(error: Exception, sentence: str) -> InputError:
+    """The error for what could not be written, with the status of why: see :func:`disk_fails`."""
+    return DiskError(sentence) if disk_fails(error) else InputError(sentence)
+
+
+def disk_fails(error: BaseException) -> bool:
+    """Whether the disk is full or fails, as the system or SQLite says: it may work later.
+
+    A disk that is read-only, or a path that may not be written, is a setting.
+
+    >>> disk_fails(OSError(errno.ENOSPC, "")), disk_fails(OSError(errno.EROFS, ""))
+    (True, False)
+    """
+    if isinstance(error, OSError):
+        return error.errno in (*NO_ROOM, errno.EIO)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in SQLITE_FAILS
 
 
 def real_path(path: Path) -> Path:

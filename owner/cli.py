@@ -28,6 +28,7 @@ from common.command import (
     run_command,
 )
 from common.errors import InputError, RefusedError
+from common.files import unwritten
 from common.logs import start_logging
 from common.stopping import GRACE_SECONDS, Stop, end_now
 from owner.home_commands import evaluate, personalise
@@ -222,9 +223,8 @@ def audit(trials: int, confidence: float) -> None:
     try:
         made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
     except OSError as error:
-        raise InputError(
-            f"no folder for the audit's ledgers ({error.strerror}); set TMPDIR to one with room"
-        ) from None
+        why = f"no folder for the audit's ledgers ({error.strerror})"
+        raise unwritten(error, f"{why}; set TMPDIR to one with room") from None
     with made as folder, Progress(console=stderr, disable=not stderr.is_terminal) as bar:
         findings = attack(
             Path(folder),
@@ -288,13 +288,17 @@ def token(learner: str, out: Path | None) -> None:
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise InputError(f"{target}: cannot be made ({error.strerror}); give --out FILE") from None
+        raise unwritten(
+            error, f"{target}: cannot be made ({error.strerror}); give --out FILE"
+        ) from None
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secret + "\n")
     except OSError as error:
         target.unlink()
-        raise InputError(f"{target}: cannot be written ({error.strerror}); make room") from None
+        raise unwritten(
+            error, f"{target}: cannot be written ({error.strerror}); make room"
+        ) from None
     click.echo("[policy.tokens]")
     click.echo(new_token_line(learner, secret))
 

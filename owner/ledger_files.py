@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import lock_file, open_regular, sync_folder, warn_of_readers
+from common.files import disk_fails, lock_file, open_regular, sync_folder, warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 
@@ -289,10 +289,9 @@ class LedgerFiles:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not make:
                 raise
-            raise self._unwritable(error.strerror) from None
-
-    def _unwritable(self, why: str | None) -> LedgerError:
-        return LedgerError(
-            f"{self._path}: the ledger or its folder cannot be written ({why}); make it writable, "
-            "or give a writable path as `ledger` in the owner's settings"
-        )
+            if disk_fails(error):
+                raise  # in the words for all that its disk does not let it do
+            raise LedgerError(
+                f"{self._path}: the ledger or its folder cannot be written ({error.strerror}); "
+                "make it writable, or give a writable path as `ledger` in the owner's settings"
+            ) from None

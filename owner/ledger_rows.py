@@ -12,14 +12,15 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 
-from common.errors import InputError
-from common.files import open_regular
+from common.errors import DiskError, InputError
+from common.files import disk_fails, open_regular
 from common.privacy import exact_sum, in_short, noted_amount
 from common.terms import StudyTerms
 from owner.account import Account
 
 __all__ = [
     "UNREADABLE",
+    "LedgerDiskError",
     "LedgerError",
     "StudyEntry",
     "epsilon_uncounted",
@@ -54,6 +55,10 @@ class LedgerError(InputError):
     """The ledger cannot be trusted or written; the owner must not answer."""
 
 
+class LedgerDiskError(LedgerError, DiskError):
+    """It cannot be written now, since the disk is full or fails; a later start may do."""
+
+
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Everything that reading or writing a ledger may raise, as a sentence for the operator.
@@ -71,7 +76,8 @@ def explained(path: Path) -> Iterator[None]:
                 f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "
                 "from a copy, or give the path of the right file"
             ) from error
-        raise LedgerError(
+        kind = LedgerDiskError if disk_fails(error) else LedgerError
+        raise kind(
             f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"
         ) from error

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from common.files import own_folder, write_whole
+from common.files import own_folder, unwritten, write_whole
 from common.terms import Records
 from owner.stored import Storage
 
@@ -90,10 +90,11 @@ class ShardCache:
                 self._prune()
                 return _mapped(path, shape, storage, mode="r")
         except OSError as error:
-            raise InputError(
+            raise unwritten(
+                error,
                 f"{self._folder}: a shard cannot be kept there ({error.strerror}); "
                 f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
-                "data.cache = false"
+                "data.cache = false",
             ) from None
 
     def has(self, map_digest: str, shape: tuple[int, int], *, storage: Storage) -> bool:

@@ -39,8 +39,9 @@ HEAD = """\
 Mistakes that people make, and the sentence that each of them is answered with: what is wrong,
 where, what was expected, what to do. None leaves a traceback, writes half a file or charges a
 budget. Exit status 2 is bad input, 3 a budget or a policy that refuses, 4 owners that were there
-and have gone, or a database that is away. An owner that is not there at the very start is bad
-input, as a wrong address looks the same ([all cases](deployment.md#exit-status-for-supervisors)).
+and have gone, a database that is away, or a full disk. An owner that is not there at the very
+start is bad input, as a wrong address looks the same
+([all cases](deployment.md#exit-status-for-supervisors)).
 `python scripts/messages.py` makes the mistakes and writes this page.
 
 | mistake | typed | answer | status |

@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.certificates import key_pem
 from common.errors import InputError
-from common.files import write_whole
+from common.files import unwritten, write_whole
 from common.names import repeated
 from common.small_files import read_own
 from common.tls import Role, role_uri
@@ -113,9 +113,10 @@ def make_certificates(
         authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
         return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
     except OSError as error:
-        raise InputError(
+        raise unwritten(
+            error,
             f"{error.filename}: cannot be written or read ({error.strerror}); "
-            f"give another folder with {option}"
+            f"give another folder with {option}",
         ) from None
 
 

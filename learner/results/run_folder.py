@@ -22,7 +22,7 @@ from common.cells import written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
-from common.files import empty_folder, is_empty, write_or_refuse
+from common.files import empty_folder, is_empty, unwritten, write_or_refuse
 from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
@@ -177,8 +177,9 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
             there = _what_is_there(folder, trains=trains)
             raise InputError(f"{folder}: {there}; give another one with --out")
     except OSError as error:
-        raise InputError(
-            f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out"
+        raise unwritten(
+            error,
+            f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out",
         ) from None
     return folder
 

@@ -46,7 +46,7 @@ from typing import TypeVar
 
 from common.arrays import Vector
 from common.errors import InputError
-from common.files import lock_file
+from common.files import lock_file, unwritten
 from common.sqlite_files import check_sqlite
 from learner.training.journal_values import (
     UNREADABLE,
@@ -56,6 +56,7 @@ from learner.training.journal_values import (
     index_of,
     response_rows,
     sequence_of,
+    unusable,
     vector_of,
     whole_number,
 )
@@ -287,10 +288,7 @@ class Journal:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"{self._path}: the journal cannot be used ({error}); check disk space and "
-                "permissions; copriv train --resume then goes on; a simulation is begun anew"
-            ) from error
+            raise unusable(self._path, error) from error
 
 
 class _Tail:
@@ -394,7 +392,5 @@ def _hold(path: Path) -> int:
     except BlockingIOError:
         raise InputError(f"{path}: another process holds this run; wait for it to end") from None
     except OSError as error:
-        raise InputError(
-            f"{path}: the run folder cannot be written ({error.strerror}); make it writable, or "
-            "begin another run with --out"
-        ) from None
+        why = f"{path}: the run folder cannot be written ({error.strerror}); make it writable"
+        raise unwritten(error, f"{why}, or begin another run with --out") from None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common.arrays import Vector
+from common.errors import InputError
+from common.files import unwritten
 
 __all__ = [
     "UNREADABLE",
@@ -20,6 +24,7 @@ __all__ = [
     "index_of",
     "response_rows",
     "sequence_of",
+    "unusable",
     "vector_of",
     "whole_number",
 ]
@@ -51,6 +56,16 @@ class TickEntry:
     def gradients(self) -> dict[int, Vector]:
         """The responses alone, by owner."""
         return {owner: gradient for owner, (_, gradient) in self.responses.items()}
+
+
+def unusable(path: Path, error: sqlite3.Error) -> InputError:
+    """What SQLite cannot do with a journal, as a sentence: its disk may be why, or its content."""
+    return unwritten(
+        error,
+        f"{path}: the journal cannot be used ({error}); check disk space and permissions, or, if "
+        "it was cut or changed, restore it from a backup; copriv train --resume then goes on; a "
+        "simulation is begun anew",
+    )
 
 
 def response_rows(entries: Iterable[TickEntry]) -> list[Row]:

@@ -279,6 +279,24 @@ def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_say
     assert (run / "summary.json").is_file()
 
 
+@pytest.mark.parametrize("room", [100, 30_000, 70_000])
+def test_a_run_whose_disk_is_full_ends_as_one_that_is_tried_again_and_goes_on(study, owners, room):
+    """Wherever in the run that happens; a supervisor leaves alone what ends as a mistake."""
+    run = study.parent / "run"
+    lines = ["import resource", "from learner.cli import main"]
+    lines += [f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))", "main()"]
+    command = [sys.executable, "-c", "\n".join(lines), "train", str(study), "--resume", str(run)]
+    full = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert full.returncode == 4, full.stderr
+    assert "Traceback" not in full.stderr
+    command[2] = "from learner.cli import main; main()"
+    again = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert again.returncode == 0, again.stderr
+    # Each of the nine ticks was charged once.
+    spent = [running.owner.epsilon_held() for running in owners.values()]
+    assert sum(spent) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("command", [("train", "--resume"), ("close", "--abandon")])
 def test_a_journal_that_holds_nothing_begins_no_second_study(
     study, tmp_path, typed, monkeypatch, command

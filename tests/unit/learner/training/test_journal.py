@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -221,6 +222,21 @@ def test_a_journal_that_lacks_something_is_one_sentence(tmp_path, damage):
 
 
 WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM t)"
+
+
+@pytest.mark.parametrize("left", [0.3, 0.9])
+def test_a_journal_that_was_cut_is_restored_not_only_given_room(tmp_path, left):
+    path = tmp_path / "journal.sqlite"
+    with closing(Journal(path)) as journal:
+        for position in range(200):
+            journal.append(entry(position))
+    os.truncate(path, int(path.stat().st_size * left))
+    with (
+        pytest.raises(InputError, match="restore it from a backup") as told,
+        closing(Journal(path)) as journal,
+    ):
+        list(journal.entries())
+    assert told.value.exit_status == 2
 
 
 @pytest.mark.parametrize(
