@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from common.expiry import Expiry
 from common.metrics import SECONDS, serve_metrics
 from owner.answering import DataOwner
+from owner.ledger_rows import LedgerError
 
 __all__ = ["OwnerMetrics", "serve_metrics"]
 
@@ -50,4 +52,11 @@ class OwnerMetrics:
             expiry.shown_in(self.registry)
 
     def _follow(self, name: str, description: str, value: Callable[[], float]) -> None:
-        Gauge(name, description, registry=self.registry).set_function(value)
+        def known() -> float:
+            """A ledger that is read no more hides nothing else: what it would say is no number."""
+            try:
+                return value()
+            except LedgerError:
+                return math.nan
+
+        Gauge(name, description, registry=self.registry).set_function(known)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
+import os
 import re
 import socket
-import sqlite3
 import struct
 import threading
 import time
@@ -40,6 +42,7 @@ from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from owner.health import ask_health
+from owner.refusals import FAILED
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -83,27 +86,53 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     }
 
 
-def test_an_owner_tells_that_its_ledger_fails_until_a_charge_succeeds(
-    owner_folder, serve_owner, make_terms
+@pytest.mark.parametrize("what", ["the folder is gone", "a note fails"])
+def test_whoever_watches_is_told_that_a_ledger_fails(
+    owner_folder, serve_owner, make_terms, monkeypatch, what
 ):
-    port, theta = free_port(), np.zeros(4)
-    running = serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}"))
+    """Until a charge succeeds again; after a note that failed, until the owner is started again."""
+    port = free_port()
+    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    running = serve_owner(path)
     remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     remote.enroll(make_terms())
 
-    @contextmanager
-    def full(db: sqlite3.Connection) -> Iterator[None]:
-        raise sqlite3.OperationalError("database or disk is full")
-        yield
+    def ask(sequence: int) -> bytes:
+        query = Query(study_id="study-1", sequence=sequence, theta=np.zeros(4))
+        return remote.answer(query).gradient.tobytes()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("owner.ledger_held.transaction", full)
-        with pytest.raises(OwnerFailedError):
-            remote.answer(Query(study_id="study-1", sequence=1, theta=theta))
-        assert scrape(port)["copriv_ledger_works"] == 0
-    remote.answer(Query(study_id="study-1", sequence=1, theta=theta))
+    before = [ask(1), ask(2)]
     assert scrape(port)["copriv_ledger_works"] == 1
+    with monkeypatch.context() as patch:
+        if what == "a note fails":
+            patch.setattr(os, "fdatasync", fail)
+        else:
+            path.parent.rename(path.parent.with_name("away"))
+        with pytest.raises(OwnerFailedError, match=FAILED):
+            ask(3)
+    told = scrape(port)
+    assert (told["copriv_ledger_works"], told["copriv_charges"]) == (0, 2)
+    if what == "a note fails":
+        with pytest.raises(OwnerFailedError, match=FAILED):
+            ask(3)
+        assert math.isnan(scrape(port)["copriv_epsilon_left"])
+        running.drain(grace=0.1)
+        running = serve_owner(path)
+        remote.disconnect()
+        remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+        remote.enroll(make_terms())
+    else:
+        path.parent.with_name("away").rename(path.parent)
+    assert ask(2) == before[1]
+    ask(3)
     remote.disconnect()
+    told = scrape(port)
+    assert (told["copriv_ledger_works"], told["copriv_charges"]) == (1, 3)
+    assert told["copriv_epsilon_left"] == 9
+
+
+def fail(handle: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_both_sides_tell_when_their_certificate_ends(owner_folder, serve_owner, tmp_path):

@@ -27,6 +27,7 @@ from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
 from owner.ledger_reading import read_studies, verify_ledger
+from owner.metrics import OwnerMetrics
 from owner.refusals import FAILED
 from owner.server import RunningOwner, start_owner
 
@@ -58,6 +59,11 @@ def serves(running: RunningOwner) -> bool:
     except UnreachableError:
         return False
     return True
+
+
+def metric(running: RunningOwner) -> float | None:
+    """What whoever watches is told of the ledger."""
+    return OwnerMetrics(running.owner).registry.get_sample_value("copriv_ledger_works")
 
 
 def main(settings: Path, mode: str) -> None:
@@ -94,10 +100,12 @@ def main(settings: Path, mode: str) -> None:
     told["counted_while_full"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["replayed_while_full"] = ask(sequence - 1) == answers[sequence - 1]
     told["serves_while_full"] = serves(running)
+    told["metrics"] = [metric(running)]
     give_room(folder, mode)
     answers[sequence] = ask(sequence)
     told["replayed_after"] = ask(sequence) == answers[sequence]
     told["serves_after"] = serves(running)
+    told["metrics"].append(metric(running))
     answers[sequence + 1] = ask(sequence + 1)
     told["answered_after"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["different"] = len(set(answers.values()))
@@ -124,6 +132,7 @@ def faults_of(told: dict[str, Any]) -> list[str]:
         "a response was not replayed": told["replayed_while_full"] and told["replayed_after"],
         "room did not bring it back": told["answered_after"] == told["different"] == given + 2,
         "its health is told otherwise": told["serves_after"] and not told["serves_while_full"],
+        "whoever watches is told otherwise": told["metrics"] == [0, 1],
         "the ledger is damaged": told["findings"] == [],
         "it started, or did not say why not": "check the disk's space"
         in told["start_on_a_full_disk"],
