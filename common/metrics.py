@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import threading
+from collections.abc import Iterator
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -15,7 +16,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from common.errors import InputError
 from common.tls import host_and_port
 
-__all__ = ["SECONDS", "serve_metrics"]
+__all__ = ["SECONDS", "metrics_served", "serve_metrics"]
 
 # Upper ends of the histograms' buckets for the time of one query.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
@@ -52,6 +53,26 @@ def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) ->
     server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
+
+
+@contextlib.contextmanager
+def metrics_served(
+    registry: CollectorRegistry, address: str | None, *, setting: str
+) -> Iterator[None]:
+    """Serve a registry meanwhile, as :func:`serve_metrics` does; without an address nothing.
+
+    Raises:
+      InputError: The address cannot be used.
+    """
+    if address is None:
+        yield
+        return
+    server = serve_metrics(registry, address, setting=setting)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class _Quiet(WSGIRequestHandler):

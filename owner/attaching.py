@@ -1,4 +1,4 @@
-"""An owner that comes to the learner: one stream that it opens itself, and no port of its own.
+"""An owner that comes to the learner: one stream that it opens itself, and no port for calls.
 
 The learner's calls arrive on the stream and go to the same :class:`~owner.answering.DataOwner`
 as calls to a port would: the same policy, the same ledger, the same noise. When the stream
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from pathlib import Path
 
 import grpc
@@ -25,12 +26,15 @@ from common.errors import (
     UnreachableError,
     UntrustedError,
 )
+from common.expiry import Expiry
+from common.metrics import metrics_served
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import GRACE_SECONDS, Stop
 from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, said_with, token_in
 from owner.answering import DataOwner
+from owner.metrics import OwnerMetrics
 from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
 from owner.refusals import Refusals, SlowLog
@@ -60,6 +64,8 @@ class Attachment:
       clock_rate: Expected updates per unit of virtual time.
       rng: Randomness of the owner's clock, which looks at no record.
       stay: Whether to wait for the next study after one is over.
+      metrics: What is counted.
+      metrics_at: HOST:PORT where it is shown meanwhile; None shows it nowhere.
     """
 
     def __init__(
@@ -71,6 +77,8 @@ class Attachment:
         clock_rate: float,
         rng: np.random.Generator,
         stay: bool = False,
+        metrics: OwnerMetrics | None = None,
+        metrics_at: str | None = None,
     ) -> None:
         self._owner = owner
         self._name = name
@@ -80,6 +88,7 @@ class Attachment:
         # The learner's name as the channel has made sure of it.
         self._certificate: str | None = None
         self._stay = stay
+        self._metrics, self._metrics_at = metrics or OwnerMetrics(owner), metrics_at
         self._refusals = Refusals()
         # A learner may come and go as often as it likes.
         self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
@@ -111,11 +120,14 @@ class Attachment:
             stop.set()
 
         thread = threading.Thread(target=serve, name="attach", daemon=True)
-        thread.start()
-        stop.wait()
-        self.end()
-        thread.join(grace)
-        self._owner.stop()
+        try:
+            with metrics_served(self._metrics.registry, self._metrics_at, setting="metrics"):
+                thread.start()
+                stop.wait()
+                self.end()
+                thread.join(grace)
+        finally:
+            self._owner.stop()
         if failure:
             raise failure[0]
 
@@ -194,36 +206,24 @@ class Attachment:
 
     def _reply(self, message: pb.LearnerMessage, token: str | None) -> pb.OwnerMessage:
         """The answer to one call, or why there is none."""
-        owner = self._owner
+        began, is_query = time.perf_counter(), message.HasField("query")
         try:
-            learner = owner.access.identify(token=token, certificate=self._certificate)
-            match message.WhichOneof("content"):
-                case "query":
-                    query = codec.query_from_pb(message.query)
-                    response = owner.answer(query, learner=learner)
-                    return pb.OwnerMessage(response=codec.response_to_pb(response))
-                case "enroll":
-                    terms = codec.terms_from_pb(message.enroll)
-                    enrollment = owner.enroll(terms, learner=learner)
-                    return pb.OwnerMessage(enrollment=codec.enrollment_to_pb(enrollment))
-                case "describe":
-                    description = owner.describe(learner=learner)
-                    return pb.OwnerMessage(description=codec.description_to_pb(description))
-                case "close":
-                    entry = owner.close(message.close.study_id, learner=learner)
-                    closed = codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
-                    return pb.OwnerMessage(closed=closed)
-                case _:
-                    raise MalformedError("this owner knows no such call")
+            learner = self._owner.access.identify(token=token, certificate=self._certificate)
+            reply = _reply_of(self._owner, message, learner)
         except Exception as error:
             refusal = self._refusals.public(error)
-        return pb.OwnerMessage(
-            refusal=pb.Refusal(
-                status=refusal.status.value[0],
-                sentence=refusal.sentence,
-                retry_after_ms=refusal.retry_after_ms,
+            self._metrics.refusals.labels(refusal.status.name).inc()
+            reply = pb.OwnerMessage(
+                refusal=pb.Refusal(
+                    status=refusal.status.value[0],
+                    sentence=refusal.sentence,
+                    retry_after_ms=refusal.retry_after_ms,
+                )
             )
-        )
+        if is_query:
+            self._metrics.seconds.observe(time.perf_counter() - began)
+            self._metrics.responses.inc(reply.HasField("response"))
+        return reply
 
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
@@ -250,6 +250,28 @@ class Attachment:
         if not self._absence_logged:
             self._absence_logged = True
             self._absences.say(f"no line to the {error}; trying again until it is there")
+
+
+def _reply_of(owner: DataOwner, message: pb.LearnerMessage, learner: str) -> pb.OwnerMessage:
+    """What an owner says to one call of a learner that it knows; it raises a refusal."""
+    match message.WhichOneof("content"):
+        case "query":
+            query = codec.query_from_pb(message.query)
+            response = owner.answer(query, learner=learner)
+            return pb.OwnerMessage(response=codec.response_to_pb(response))
+        case "enroll":
+            terms = codec.terms_from_pb(message.enroll)
+            enrollment = owner.enroll(terms, learner=learner)
+            return pb.OwnerMessage(enrollment=codec.enrollment_to_pb(enrollment))
+        case "describe":
+            description = owner.describe(learner=learner)
+            return pb.OwnerMessage(description=codec.description_to_pb(description))
+        case "close":
+            entry = owner.close(message.close.study_id, learner=learner)
+            closed = codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
+            return pb.OwnerMessage(closed=closed)
+        case _:
+            raise MalformedError("this owner knows no such call")
 
 
 def open_attachment(
@@ -283,9 +305,10 @@ def open_attachment(
         )
     base, encrypted = settings_path.parent, settings.tls is not None
     refuse_plain_text("attach.learner", address, tls=encrypted, insecure=insecure)
+    expiry = None
     if settings.tls is not None:
         # Before the ledger is held: what is wrong with our own files.
-        load_identity(settings.tls, base=base, side="client")
+        expiry = Expiry(load_identity(settings.tls, base=base, side="client"), side="client")
     owner = open_owner(
         settings,
         base=base,
@@ -299,4 +322,6 @@ def open_attachment(
         clock_rate=settings.attach.clock_rate,
         rng=np.random.default_rng(settings.attach.seed),
         stay=stay,
+        metrics=OwnerMetrics(owner, expiry=expiry),
+        metrics_at=settings.metrics,
     )

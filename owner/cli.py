@@ -161,7 +161,8 @@ def attach(
 ) -> None:
     """Connect to a listening learner and answer its queries.
 
-    No port is opened on this side. The owner's own Poisson clock says when it asks for an update.
+    No port is opened on this side, but that of `metrics` if it is set. The owner's own Poisson
+    clock says when it asks for an update.
     A broken connection is reopened until the learner says that the study is over: then the
     command ends with status 0, or waits for the next study with --stay. Beyond this
     machine both sides show certificates of the study.

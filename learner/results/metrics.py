@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.expiry import Expiry
-from common.metrics import SECONDS, serve_metrics
+from common.metrics import SECONDS, metrics_served
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from learner.results.arrivals import Arrivals
 from learner.training.line import OwnerLine
@@ -71,22 +71,13 @@ class LearnerMetrics:
             for owner in owners
         ]
 
-    @contextmanager
-    def served(self, address: str | None) -> Iterator[None]:
+    def served(self, address: str | None) -> AbstractContextManager[None]:
         """Serve them over plain HTTP while the run lasts, if an address is given.
 
         Raises:
           InputError: The address cannot be used.
         """
-        if address is None:
-            yield
-            return
-        server = serve_metrics(self.registry, address, setting="network.metrics")
-        try:
-            yield
-        finally:
-            server.shutdown()
-            server.server_close()
+        return metrics_served(self.registry, address, setting="network.metrics")
 
 
 def _is_away(line: OwnerLine) -> float:

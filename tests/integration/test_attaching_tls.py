@@ -298,10 +298,10 @@ def test_an_expired_certificate_is_refused_on_either_side(settings_file, tmp_pat
         with pytest.raises(InputError, match=r"certificate\.pem has expired; copriv admit"):
             attach(path, f"127.0.0.1:{learner.port}")
         # One that does not look at its own files is turned away by the learner.
-        monkeypatch.setattr("owner.attaching.load_identity", lambda *_, **__: None)
-        monkeypatch.setattr(
-            "owner.route.load_identity", lambda *_, **__: unchecked(folder / "owner-a")
-        )
+        for place in ("owner.attaching", "owner.route"):
+            monkeypatch.setattr(
+                f"{place}.load_identity", lambda *_, **__: unchecked(folder / "owner-a")
+            )
         with pytest.raises(InputError, match=r"it refuses our certificate.*copriv admit"):
             attach(path, f"127.0.0.1:{learner.port}")
 

@@ -30,17 +30,19 @@ from identities import tls_of
 from waiting import wait_until
 
 from common.config import read_toml
-from common.errors import InputError, OwnerFailedError, UnreachableError
+from common.errors import InputError, OrderError, OwnerFailedError, UnreachableError
 from common.expiry import Expiry
 from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query
 from common.tls import load_identity
 from common.wire import token_metadata
+from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
+from owner.attaching import Attachment, open_attachment
 from owner.health import ask_health
 from owner.refusals import FAILED
 
@@ -129,6 +131,42 @@ def test_whoever_watches_is_told_that_a_ledger_fails(
     told = scrape(port)
     assert (told["copriv_ledger_works"], told["copriv_charges"]) == (1, 3)
     assert told["copriv_epsilon_left"] == 9
+
+
+def test_an_owner_that_attaches_tells_the_same(owner_folder, make_terms):
+    port = free_port()
+    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=10, patience=10) as learner:
+        address = f"127.0.0.1:{learner.port}"
+
+        def attached() -> Attachment:
+            return open_attachment(
+                path, learner=address, stay=False, insecure=False, insecure_noise_seed=1
+            )
+
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", port))
+            with pytest.raises(InputError, match="metrics = '127"):
+                attached().run(threading.Event())
+        stop = threading.Event()
+        going = threading.Thread(target=attached().run, args=(stop,))
+        going.start()
+        (owner,) = learner.owners
+        owner.enroll(make_terms())
+        for sequence in (1, 2, 2):
+            owner.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
+        with pytest.raises(OrderError):
+            owner.answer(Query(study_id="study-1", sequence=9, theta=np.zeros(4)))
+        told = scrape(port)
+        stop.set()
+    going.join(20)
+    assert not going.is_alive()
+    with pytest.raises(OSError, match="refused"):
+        scrape(port)
+    assert (told["copriv_responses_total"], told["copriv_charges"]) == (3, 2)
+    assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
+    assert told["copriv_answer_seconds_count"] == 4
+    assert told["copriv_ledger_works"] == 1
 
 
 def fail(handle: int) -> None:
