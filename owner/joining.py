@@ -12,8 +12,10 @@ from typing import Any
 
 import tomli_w
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from common.cells import month_words
@@ -47,7 +49,6 @@ __all__ = ["Joining", "asked_in_words", "look", "marks", "write_all"]
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
 NAMED = 12
-FILES = ("features.json", "ca.pem", "key.pem", "owner.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,63 +239,89 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
 
     Guarantees:
       * The private key is made here, is readable by its owner only, and is in no other file.
+      * The request comes last: where it is, all else is.
+      * After a join that was killed the same one goes on, with the key that it made.
 
     Raises:
       InputError: The owner has joined already, or a file cannot be written.
     """
     folder, asked = joining.folder, invited.invitation
-    there = [name for name in FILES if (folder / name).exists()]
-    if there:
+    note = (
+        f"# Written by copriv-owner join for the study {asked.study}. Records that have answered\n"
+        "# before keep their ledger: give its path below, for a new one counts from 0.\n"
+    )
+    settings, made = folder / "owner.toml", folder / "key.pem"
+    sent = joining.beside / f"{asked.owner}.request"
+    # In the order in which they are written; the key is made behind two that tell whose it is.
+    contents = {
+        folder / "ca.pem": asked.ca,
+        folder / "features.json": file_text(invited.feature_map),
+        made: "",
+        settings: note + tomli_w.dumps(settings_of(invited, joining)),
+    }
+    there = [path for path in contents if path.exists()]
+    if there and (sent.exists() or not _is_unfinished(contents, there, made)):
         raise InputError(
-            f"{folder / there[0]}: already exists; give another --out, and set ledger in its "
+            f"{there[0]}: already exists; give another --out, and set ledger in its "
             "owner.toml to the ledger that these records have: a new one counts from 0"
         )
-    sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
         about = _about_sent(sent, invited)
         raise InputError(f"{sent}: already exists {about}; remove it to join again")
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _key(made) if made in there else ec.generate_private_key(ec.SECP256R1())
     request = Request(
         study=asked.study,
         owner=asked.owner,
         invitation=invited.digest,
         signing_request=_signing_request(asked.owner, key),
     )
-    note = (
-        f"# Written by copriv-owner join for the study {asked.study}. Records that have answered\n"
-        "# before keep their ledger: give its path below, for a new one counts from 0.\n"
-    )
-    settings = folder / "owner.toml"
-    contents: list[tuple[Path, str | bytes, int | None]] = [
-        (folder / "key.pem", key_pem(key), 0o600),
-        (folder / "ca.pem", asked.ca, 0o644),
-        (folder / "features.json", file_text(invited.feature_map), None),
-        (sent, request.model_dump_json(indent=1) + "\n", None),
-        # The settings last: where they are, all else is.
-        (settings, note + tomli_w.dumps(settings_of(invited, joining)), None),
-    ]
-    _write(folder, contents)
+    contents |= {made: key_pem(key).decode(), sent: request.model_dump_json(indent=1) + "\n"}
+    modes = {made: 0o600, folder / "ca.pem": 0o644}
+    _write(folder, {path: contents[path] for path in contents if path not in there}, modes)
     return settings, fingerprint(invited.digest, key.public_key())
+
+
+def _is_unfinished(contents: Mapping[Path, str], there: Sequence[Path], made: Path) -> bool:
+    """Whether the files are what the same join leaves that was killed: the first of all of them."""
+    if there != [*contents][: len(there)]:
+        return False
+    try:
+        return all(path == made or path.read_bytes() == contents[path].encode() for path in there)
+    except OSError:
+        return False
+
+
+def _key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The key that an earlier join made."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{path}: is not the key that join made; give another --out")
+    return key
 
 
 def _about_sent(sent: Path, invited: Invited) -> str:
     """What a request that already exists is."""
     try:
-        answers_this = read_request(sent).invitation == invited.digest
+        request = read_request(sent)
+        key = request.public_key(where=str(sent))
     except InputError:
         return "and is not a request of this program"
-    if answers_this:
-        return "from an earlier join and may be sent as it is"
+    if request.invitation == invited.digest:
+        shown = fingerprint(invited.digest, key)
+        return f"from an earlier join and may be sent as it is (fingerprint {shown})"
     return "and answers another invitation than this one"
 
 
-def _write(folder: Path, contents: Sequence[tuple[Path, str | bytes, int | None]]) -> None:
+def _write(folder: Path, contents: Mapping[Path, str], modes: Mapping[Path, int]) -> None:
     """Write all files or none, each with its permissions."""
     written = []
     make_folder(folder, cure="give another --out")
     try:
-        for path, content, mode in contents:
-            write_or_refuse(path, content, mode=mode, cure="give another --out")
+        for path, content in contents.items():
+            write_or_refuse(path, content, mode=modes.get(path), cure="give another --out")
             written.append(path)
     except InputError:
         for path in written:

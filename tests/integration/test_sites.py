@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 import ssl
 import stat
@@ -40,6 +41,7 @@ from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
 from common.tables import read_table
+from common.tls import load_identity
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 from owner.policy import OwnerSettings
@@ -440,7 +442,8 @@ def test_who_joins_is_told_that_a_new_ledger_knows_nothing_of_what_was_spent(stu
 
 
 def test_who_has_joined_is_not_overwritten(study):
-    assert study.join().returncode == 0
+    joined = study.join()
+    assert joined.returncode == 0
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
     # The same records in another folder: what they spent is in the ledger of the first.
@@ -451,7 +454,10 @@ def test_who_has_joined_is_not_overwritten(study):
     sent = study.folder / "exchange" / "owner-a.request"
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
-    one_sentence(study.join(), "owner-a.request: already exists from an earlier join and may")
+    told = re.search(r"fingerprint (\S+):", joined.stdout)
+    assert told is not None
+    may = f"from an earlier join and may be sent as it is (fingerprint {told[1]})"
+    one_sentence(study.join(), f"owner-a.request: already exists {may}")
     assert sent.read_bytes() == request
     # A study that has changed since has another invitation, which that request does not answer.
     other = json.loads(request) | {"invitation": "0" * 64}
@@ -462,6 +468,52 @@ def test_who_has_joined_is_not_overwritten(study):
         sent.write_text(content)
         one_sentence(study.join(), told)
     assert not (study.folder / "owner-a").exists()
+
+
+KILLED = """
+import os, signal, sys
+from common import files
+from owner.cli import main
+whole, left = files.write_whole, {left}
+def write_whole(path, *given, **more):
+    global left
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    whole(path, *given, **more)
+files.write_whole = write_whole
+main()
+"""
+
+
+@pytest.mark.parametrize("left", range(5))
+def test_a_join_that_is_killed_at_any_file_goes_on_when_it_is_typed_again(study, left):
+    """With the key that it made: the request may have left already."""
+    folder, exchange = study.folder / "owner-a", study.folder / "exchange"
+    command = [sys.executable, "-c", KILLED.format(left=left), "join"]
+    command += [str(exchange / "owner-a.invitation"), "--out", str(folder)]
+    command += ["--data", str(study.folder / "shard.parquet")]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    key = (folder / "key.pem").read_bytes() if left > 2 else None
+    again = study.join()
+    assert again.returncode == 0, again.stderr
+    assert key in (None, (folder / "key.pem").read_bytes())
+    assert study.admit("--yes").returncode == 0
+    tls = load_settings(OwnerSettings, folder / "owner.toml").tls
+    assert tls is not None
+    load_identity(tls, base=folder, side="server")
+
+
+@pytest.mark.parametrize("name", ["key.pem", "owner.toml", "ca.pem"])
+def test_files_that_no_join_left_are_not_joined_to(study, name):
+    """Such as a folder of copriv certs."""
+    folder = study.folder / "owner-a"
+    folder.mkdir()
+    (folder / name).write_text("another's")
+    one_sentence(study.join(), f"{name}: already exists; give another --out")
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert (folder / name).read_text() == "another's"
 
 
 def test_a_file_that_cannot_be_written_leaves_none(study):
