@@ -149,8 +149,9 @@ def test_a_training_says_who_it_waits_for_at_the_start(study, owners, typed):
 PROGRAM = """
 import os, signal, time, click
 from common.command import Commands, run_command, stoppable
-# A shell that starts tests in the background has Ctrl-C ignored.
+# A shell that starts tests in the background has Ctrl-C ignored, nohup the end of a terminal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 @click.command(cls=Commands)
 def main(): pass
 @main.command()
@@ -176,15 +177,15 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
 
 def test_a_command_that_nohup_started_outlives_its_terminal():
     program = PROGRAM.format(signal="SIGHUP").replace("time.sleep(60)", "click.echo('goes on')")
-    nohup = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + program
-    command = [sys.executable, "-c", nohup, "train"]
+    command = [sys.executable, "-c", program.replace("SIG_DFL", "SIG_IGN"), "train"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, "goes on\n", "")
 
 
 # Standard input is this session's terminal, as after a login: its end is a SIGHUP.
 ON_A_TERMINAL = """
-import fcntl, termios
+import fcntl, signal, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from learner.cli import main
 main()
@@ -219,6 +220,7 @@ import os, signal, sqlite3, threading
 from common.command import run_command
 from {side}.cli import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 connect = sqlite3.connect
 def connected(*given, **more):
     sqlite3.connect = connect

@@ -21,6 +21,8 @@ from owner.ledger_reading import read_studies
 PROGRAM = """
 import os, signal, threading
 from common.stopping import Stop
+# The tests may have been started by nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 stop = Stop()
 stop.take_signals()
 {said}
@@ -57,9 +59,8 @@ def test_no_word_is_missed(said):
 
 def test_a_terminal_that_closes_does_not_stop_what_nohup_started():
     said = "os.kill(os.getpid(), signal.SIGHUP); print('there', flush=True); stop.set()"
-    nohup = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-    program = nohup + PROGRAM.format(said=said) + "print(signal.getsignal(signal.SIGHUP).name)\n"
-    command = [sys.executable, "-c", program]
+    program = PROGRAM.format(said=said) + "print(signal.getsignal(signal.SIGHUP).name)\n"
+    command = [sys.executable, "-c", program.replace("SIG_DFL", "SIG_IGN")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout) == (0, "there\nover\nSIG_IGN\n"), result.stderr
 
