@@ -146,7 +146,7 @@ class DrawnAhead:
 
     Guarantees:
       * Every vector is handed out once.
-      * At most ``vectors`` and one block are held; the thread ends at :meth:`stop`.
+      * At most ``vectors`` and one block are held; the thread ends at :meth:`end`.
       * Nobody waits for a thread that has ended, whatever it ended of.
 
     Args:
@@ -203,17 +203,26 @@ class DrawnAhead:
     @property
     def is_lost(self) -> bool:
         """Whether no more noise will be drawn, though the study has not stopped."""
-        return not (self._stopping or self._thread.is_alive())
+        return not (self._stopping or self.is_drawing)
 
     def epsilon(self, *, responses: int) -> Fraction:
         """What this many responses spend together."""
         return self._source.epsilon(responses=responses)
 
-    def stop(self) -> None:
-        """End the background thread."""
+    @property
+    def is_drawing(self) -> bool:
+        """Whether the background thread has not ended."""
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        """Have the background thread end after what it is drawing, which nobody waits for."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End the background thread, and wait for its end."""
+        self.end()
         self._thread.join()
 
     def _fill(self) -> None:

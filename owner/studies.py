@@ -104,6 +104,8 @@ class Studies:
         self._ledger = ledger
         self._maker = maker
         self._open = OpenStudies()
+        # Noise of closed studies, of which the last may still be drawn.
+        self._ending: list[DrawnAhead] = []
         # All answers want it; to begin and end it for each would take longer than a small one.
         self._limit = ExitStack()
         self._limit.enter_context(one_blas_thread())
@@ -130,9 +132,12 @@ class Studies:
         with self.lock:
             before = self.entry(study_id, learner)
             self._ledger.close_study(study_id)
-            dropped = self._open.remove(study_id)
+            ended = [study.noise for study in self._open.remove(study_id)]
+            # Whoever waited here for the last of it would keep all others from being told.
+            for noise in ended:
+                noise.end()
+            self._ending = [noise for noise in [*self._ending, *ended] if noise.is_drawing]
             entry = self.entry(study_id, learner)
-        stop_all(dropped)
         if not before.account.closed:
             whose = learner_words(learner)
             log.info("closed study %s of %s: %s", study_id, whose, in_words(entry))
@@ -141,9 +146,11 @@ class Studies:
     def stop(self) -> None:
         """Hold nothing ready, and release the ledger."""
         with self.lock:
-            dropped = self._open.clear()
+            dropped, ending = self._open.clear(), self._ending
             self._ledger.close()
         stop_all(dropped)
+        for noise in ending:
+            noise.stop()
         self._limit.close()
 
     def is_new(self, terms: StudyTerms, learner: str) -> bool:

@@ -19,13 +19,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import owner.calls
 import owner.mechanism
 from common.errors import MalformedError, OrderError
-from common.terms import Query
+from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from owner.mechanism import SecureNoise
+from owner.mechanism import DrawnAhead, SecureNoise
+from owner.open_study import OpenStudy, StudyMaker
 from owner.server import RunningOwner
 
 TOKENS = {name: f"copriv_{name * 12}" for name in ("ann", "ben")}
-PATIENCE = 20.0
+PATIENCE = 10.0
 # Noise of ann's study is drawn once and then no more until a test says so.
 DRAWN = 1
 
@@ -41,7 +42,7 @@ class Gate:
     def wait(self, source: SecureNoise, count: int) -> None:
         if source._plan.responses == self.responses and count > DRAWN:
             self.reached.set()
-            assert self.open.wait(PATIENCE)
+            assert self.open.wait(3 * PATIENCE)
 
 
 @pytest.fixture
@@ -141,17 +142,65 @@ def test_long_answers_that_wait_for_noise_are_given_by_a_thread_after_a_few(
 
 
 def test_a_study_that_is_closed_while_noise_is_waited_for_answers_no_more(
-    served, called, gate, make_terms
+    served, called, gate, make_terms, monkeypatch
 ):
     ann = called("ann")
     ann.enroll(make_terms(responses=9, horizon=9))
     ann.answer(query(1))
     assert gate.reached.wait(PATIENCE)
-    with ThreadPoolExecutor(2) as pool:
+    made, prepare = [], StudyMaker.prepare
+
+    def counted(self: StudyMaker, terms: StudyTerms) -> OpenStudy:
+        made.append(terms.study_id)
+        return prepare(self, terms)
+
+    monkeypatch.setattr(StudyMaker, "prepare", counted)
+    looked = threading.Event()
+    monkeypatch.setattr(served.owner, "noise", _told(served.owner.noise, looked))
+    with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(called("ann").answer, query(2))
-        threading.Timer(0.3, gate.open.set).start()
-        closing = pool.submit(ann.close, "study-1")
-        closing.result(PATIENCE)
+        assert looked.wait(PATIENCE)
+        ann.close("study-1")
+        # It is refused at once, though its noise is still being drawn, and is not made ready again.
         with pytest.raises(OrderError, match="closed"):
             waiting.result(PATIENCE)
+    assert not gate.open.is_set()
+    assert not made
     assert served.owner.charges() == 1
+
+
+def _told(
+    noise: Callable[[str], DrawnAhead | None], looked: threading.Event
+) -> Callable[[str], DrawnAhead | None]:
+    """The same look at a study's noise, which tells that somebody looked."""
+
+    def look(study_id: str) -> DrawnAhead | None:
+        looked.set()
+        return noise(study_id)
+
+    return look
+
+
+@pytest.mark.parametrize("by", ["the event loop", "a thread"])
+def test_a_study_that_is_closed_while_its_noise_is_drawn_keeps_no_other_waiting(
+    served, called, gate, make_terms, monkeypatch, by
+):
+    if by == "a thread":
+        monkeypatch.setattr(served.calls, "_long_until", math.inf)
+    ann, ben = called("ann"), called("ben")
+    ann.enroll(make_terms(responses=9, horizon=9))
+    ben.enroll(make_terms(study_id="bens"))
+    assert gate.reached.wait(PATIENCE)
+    ann.close("study-1")
+    ben.answer(query(1, study="bens"))
+    ben.describe()
+    ben.close("bens")
+    assert not gate.open.is_set()
+    # The owner's end waits for the noise: what draws it must not be torn down meanwhile.
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(served.owner.stop)
+        with pytest.raises(TimeoutError):
+            ending.result(0.5)
+        gate.open.set()
+        ending.result(PATIENCE)
+    assert not any(thread.name == "noise" for thread in threading.enumerate())
