@@ -205,7 +205,9 @@ def _end(
 ) -> tuple[Validated | None, tuple[str, ...]]:
     """Ask how good the model is while the owners are there, then close; who was away is named."""
     study_id = journal.noted("study_id") or ""
-    validated = validate(plan, public, lines, theta, journal=journal, study_id=study_id)
+    validated = validate(
+        plan, public, lines, theta, enrollments=enrollments, journal=journal, study_id=study_id
+    )
     unclosed = end_study(
         [line.owner for line in lines],
         study_id,

@@ -21,7 +21,7 @@ from common.arrays import Vector
 from common.errors import CoprivError
 from common.privacy import noted_amount
 from common.releases import release_of
-from common.terms import StudyTerms
+from common.terms import Enrollment, StudyTerms
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.validation import ValidationBounds, validation_bounds, validation_terms
@@ -85,6 +85,7 @@ def validate(
     lines: Sequence[OwnerLine],
     theta: Vector,
     *,
+    enrollments: Sequence[Enrollment],
     journal: Journal,
     study_id: str,
 ) -> Validated | None:
@@ -98,6 +99,7 @@ def validate(
       public: The feature map and the public records.
       lines: The owners in the order of the settings; who was away at the end is tried once.
       theta: The model, shape (p,).
+      enrollments: What each owner promised for the training.
       journal: The run's durable trace.
       study_id: The study's name.
 
@@ -116,7 +118,15 @@ def validate(
     terms = validation_terms(plan, public.feature_map, bounds, study_id=study_id)
 
     def one(index: int) -> Answer:
-        return _answer_of(plan, lines[index], terms[index], theta, index=index, journal=journal)
+        return _answer_of(
+            plan,
+            lines[index],
+            terms[index],
+            theta,
+            index=index,
+            promised=enrollments[index],
+            journal=journal,
+        )
 
     answers = at_once(one, range(len(lines)))
     return Validated(bounds=bounds, terms=tuple(terms), answers=tuple(answers))
@@ -129,6 +139,7 @@ def _answer_of(
     theta: Vector,
     *,
     index: int,
+    promised: Enrollment,
     journal: Journal,
 ) -> Answer:
     """What one owner says, or has said to an earlier start."""
@@ -148,7 +159,7 @@ def _answer_of(
     answer = _ask(
         _line(trained.owner, terms, retries=settings.network.retries),
         theta,
-        num_records=plan.decision.num_records[index],
+        promised=promised,
         patience=settings.network.patience if is_there else 0.0,
         shown=shown,
     )
@@ -167,13 +178,17 @@ def _line(owner: Owner, terms: StudyTerms, *, retries: int) -> OwnerLine:
 
 
 def _ask(
-    line: OwnerLine, theta: Vector, *, num_records: int, patience: float, shown: bool
+    line: OwnerLine, theta: Vector, *, promised: Enrollment, patience: float, shown: bool
 ) -> Answer:
     """One owner's answer, or why there is none."""
     try:
         agreed = present(line.enroll, patience=patience, waits=partial(_say_who, line, patience))
-        if agreed.num_records != num_records:
-            missing = f"it enrols with {agreed.num_records} records, not {num_records}"
+        if agreed.num_records != promised.num_records:
+            missing = f"it enrols with {agreed.num_records} records, not {promised.num_records}"
+            return Answer(shown=shown, missing=missing)
+        if agreed.insecure_noise != promised.insecure_noise:
+            # What is said of the training's noise is said of this answer's, too.
+            missing = "it enrols with noise of another kind (secure or from a seed)"
             return Answer(shown=shown, missing=missing)
         give_up = time.monotonic() + patience
         while (response := line.ask(theta)) is None:

@@ -172,6 +172,33 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
         assert all(entry.account.closed for entry in studies)
 
 
+def test_an_owner_whose_noise_comes_from_a_seed_since_the_training_is_not_asked(
+    start, typed, monkeypatch, tmp_path
+):
+    """Its answer would have no protection, and the report says of all noise what it was before."""
+    enrolls = GrpcOwner.enroll
+
+    def seeded(self: GrpcOwner, terms: Any) -> Any:
+        is_last = terms.study_id.endswith(":validation")
+        agreed = enrolls(self, terms)
+        return replace(agreed, insecure_noise=is_last and self.name == "owner-b")
+
+    monkeypatch.setattr(GrpcOwner, "enroll", seeded)
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start("shown", "shown"), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert not told["insecure_noise"]
+    assert told["validation"]["owners"] == 1
+    assert list(told["validation_missing"]) == ["owner-b"]
+    assert "noise of another kind" in told["validation_missing"]["owner-b"]
+    # Nothing was spent on it, and what was kept for it is free again.
+    assert told["owners"][1]["epsilon_spent"] == "9/2"
+    assert sum(spent(tmp_path, "owner-b")) == Fraction(9, 2)
+    _, studies = read_studies(tmp_path / "owner-b" / "ledger.sqlite")
+    assert all(entry.account.closed for entry in studies)
+
+
 def test_an_owner_that_is_waited_for_at_the_end_is_told(start, typed, monkeypatch, tmp_path):
     """A finished training that says nothing for a minute looks as if it hung."""
     from common.errors import UnreachableError  # noqa: PLC0415
