@@ -54,7 +54,7 @@ def holder(identity: Identity) -> Peer:
 
 @lru_cache(maxsize=64)
 def shown_by(certificate: bytes) -> Peer:
-    """Who shows a verified PEM certificate: nobody, if it cannot be read or has no common name.
+    """Who shows a verified PEM certificate: nobody, if it is unreadable or has not one common name.
 
     gRPC's own word for a common name ends at its first NUL character.
 
@@ -76,7 +76,8 @@ def _holder(certificate: bytes) -> Peer:
         uris = alternatives.get_values_for_type(x509.UniformResourceIdentifier)
     except x509.ExtensionNotFound:
         uris = []
-    name = names[0].value if names else ""
+    # Of several, each library has its own opinion which one counts.
+    name = names[0].value if len(names) == 1 else ""
     text = name if isinstance(name, str) else name.decode("utf-8", "replace")
     return Peer(name=text, role=role_named(uris), expires=read.not_valid_after_utc)
 

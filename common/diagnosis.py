@@ -204,15 +204,15 @@ def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
     if role not in (far, None):
         return Cause(WRONG_KIND[far], certificates=True)
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
-    name = next((value for kind, value in subject if kind == "commonName"), "")
-    if not (name and name.isprintable()):
+    names = [value for kind, value in subject if kind == "commonName"]
+    if not (len(names) == 1 and names[0] and names[0].isprintable()):
         return Cause(
-            "its certificate has no common name that can be printed, so nobody knows whose it is; "
-            f"it needs one that names it ({MAKERS})",
+            "its certificate has no common name that can be printed, or several, so nobody knows "
+            f"whose it is; it needs one that names it ({MAKERS})",
             certificates=True,
         )
     expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
-    return Peer(name=name, role=role, expires=expires)
+    return Peer(name=names[0], role=role, expires=expires)
 
 
 def _own_files_fault(identity: Identity) -> str:

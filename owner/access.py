@@ -98,7 +98,7 @@ class Access:
 
         Raises:
           IdentityError: The token is not known, or the owner wants one and there is none; or the
-            certificate has no common name that can be printed.
+            certificate has not one common name, or one that cannot be printed.
         """
         if token is not None:
             return self._by_token(token)
@@ -110,7 +110,9 @@ class Access:
         if certificate in self._digests and certificate not in self._policy.learners:
             raise IdentityError("this owner wants this learner's token; send it")
         if certificate == "":
-            raise IdentityError("the certificate has no common name; come with one that names you")
+            raise IdentityError(
+                "the certificate has no common name, or several; come with one that names you"
+            )
         # It stands in the log and in tables that people read.
         if certificate is not None and not certificate.isprintable():
             raise IdentityError("the certificate's name has characters that cannot be printed")

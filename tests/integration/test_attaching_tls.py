@@ -255,7 +255,7 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
         attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
 
 
-@pytest.mark.parametrize("names", [(), ("lab\0stranger",)])
+@pytest.mark.parametrize("names", [(), ("lab\0stranger",), ("lab", "stranger")])
 def test_a_learner_whose_certificate_names_nobody_is_refused(settings_file, tmp_path, names):
     folder = certs(tmp_path / "certs")
 

@@ -547,6 +547,8 @@ def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_
     ("names", "words"),
     [
         ((), "no common name"),
+        (("learner", "stranger"), "or several"),
+        (("stranger", "learner"), "or several"),
         (("learner\0stranger",), "cannot be printed"),
         (("\0learner",), "cannot be printed"),
     ],
