@@ -177,7 +177,7 @@ class DataOwner:
             return False
         with self._studies.taken(study_id, learner) as (_, _, account):
             is_left = account.answered < account.promised
-        return is_left and self._offers.accepts()
+        return is_left and self._offers.accepts(learner)
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import re
+import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, time
 from types import MappingProxyType
@@ -17,7 +19,11 @@ from pydantic import AfterValidator, Field
 
 from common.config import Settings
 
-__all__ = ["OfferSettings", "Offers"]
+__all__ = ["MOST_PAUSING", "OfferSettings", "Offers"]
+
+# Offers of one learner over which the owner pauses at the same time. An honest one makes one of
+# each study; each takes a thread, and those of others are to find one.
+MOST_PAUSING = 8
 
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
@@ -74,15 +80,32 @@ class Offers:
         self._settings = settings
         self._pause = pause
         self._now = now
+        self._lock = threading.Lock()
+        self._pausing: Counter[str] = Counter()
 
-    def accepts(self) -> bool:
-        """Whether the owner accepts an offer made now; an acceptance may take its time."""
+    def accepts(self, learner: str) -> bool:
+        """Whether the owner accepts an offer made now; an acceptance may take its time.
+
+        Args:
+          learner: Who makes it; beyond :data:`MOST_PAUSING` at once, its offers are declined.
+        """
         settings, now = self._settings, self._now()
         if settings.hours and not any(is_within(span, now) for span in settings.hours):
             return False
         # Not a secret: the learner sees what becomes of its offers.
         if random.random() >= settings.probability:  # noqa: S311
             return False
-        if settings.delay > 0:
-            self._pause(random.expovariate(1 / settings.delay))
+        return settings.delay == 0 or self._pauses(learner)
+
+    def _pauses(self, learner: str) -> bool:
+        """Take the time of an acceptance, if the learner may have that; whether it did."""
+        with self._lock:
+            if self._pausing[learner] >= MOST_PAUSING:
+                return False
+            self._pausing[learner] += 1
+        try:
+            self._pause(random.expovariate(1 / self._settings.delay))
+        finally:
+            with self._lock:
+                self._pausing[learner] -= 1
         return True
