@@ -105,19 +105,54 @@ class CrossValidation:
         return float(minimize_scalar(loss, bounds=(0.0, most), method="bounded").x)
 
     @cached_property
-    def honest(self) -> tuple[float, float]:
-        r"""A factor for relative fitness, and psi of the model of these records.
+    def fitness(self) -> tuple[float, float]:
+        """Fitness of the model on its own records, and on records held out, which is no less."""
+        inside = self.problem.fitness(self.theta, self.records)
+        return inside, max(self._outside(1.0), inside)
 
-        With its fitness f on them, and :math:`f_{cv}` on records held out, others' best is taken to
-        be half-way, :math:`f^* = (f + f_{cv})/2`. Simulated relative fitness is times
-        :math:`f/f^*`, and that of the model is :math:`f_{cv}/f^* - 1`.
+    def _outside(self, part: float) -> float:
+        """Fitness on records held out of this part of the model of all others."""
+        fitness = self.problem.fitness
+        shares = [len(left) / len(self.records) for _, left in self.folds]
+        each = [fitness(part * model, left) for model, left in self.folds]
+        return float(np.dot(shares, each))
+
+    def honest(self, worlds: int, *, part: float = 1.0) -> tuple[Vector, Vector]:
+        r"""Factors for relative fitness, and psi of the model of these records, in so many worlds.
+
+        The model's fitness f on its own records is less than others' best, and :math:`f_{cv}` on
+        records held out is more. Nothing tells where between them that is, and it is the unit of
+        relative fitness. So world w of W has another one,
+
+        .. math:: f_w^* = f^{1-u} f_{cv}^u, \qquad u = (w + 1/2)/W
+
+        the middle one half-way. Where the two are near each other it matters little where. Where
+        these records' classes can be told apart nearly without a mistake, f is next to nothing and
+        :math:`f_{cv}` many times larger; half of their sum would have psi below 1, however bad the
+        model is.
+
+        Args:
+          worlds: How many worlds.
+          part: How much of the model it is about; less than all may be better on others.
+
+        Returns:
+          The factors :math:`f/f_w^*` that simulated relative fitness is times, and the psi
+          :math:`f_{cv}/f_w^* - 1` of that much of the model, shapes (W,).
 
         References: Efron (1983), on the optimism of a rule's apparent error.
+
+        >>> from common.losses import Logistic, Regulariser
+        >>> problem = Problem(loss=Logistic(), regulariser=Regulariser(coefficient=0.0),
+        ...     theta_max=9.0)
+        >>> records = Records(features=np.ones((5, 1)), targets=np.array([1.0, 1, 1, 1, -1]))
+        >>> known = CrossValidation(problem=problem, records=records, theta=np.ones(1))
+        >>> known.__dict__["fitness"] = 0.01, 1.0
+        >>> [each.round(3).tolist() for each in known.honest(3)]
+        [[0.464, 0.1, 0.022], [45.416, 9.0, 1.154]]
         """
-        inside = self.problem.fitness(self.theta, self.records)
-        outside = sum(
-            self.problem.fitness(model, left) * len(left) / len(self.records)
-            for model, left in self.folds
-        )
-        best = 0.5 * (inside + max(outside, inside))
-        return inside / best, max(outside, inside) / best - 1.0
+        inside, outside = self.fitness
+        place = (np.arange(worlds) + 0.5) / worlds
+        more = outside / inside
+        factor: Vector = more**-place
+        held_out = outside if part == 1.0 else self._outside(part)
+        return factor, factor * (held_out / inside) - 1.0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
+from learner.algorithms.table import Simulated
 from learner.simulated.groups import PublicGroups
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
@@ -38,14 +39,19 @@ class Forecast:
     Args:
       relative_fitness: psi of the common model in each simulated run of each world, shape (W, R).
       relative_fitness_public: psi of the public model in each world, shape (W,).
-      factor: What relative fitness in the worlds is multiplied by.
+      factor: What relative fitness in each world is multiplied by, shape (W,).
+      missing: What the public model in each world lacks of what it is worth on records that it was
+        not fitted to, shape (W,).
+      apart: The public records for each record of an owner, n_0/n_i, shape (N,).
       theta_public: The public model, shape (p,).
       worlds: The worlds.
     """
 
     relative_fitness: Matrix
     relative_fitness_public: Vector
-    factor: float
+    factor: Vector
+    missing: Vector
+    apart: Vector
     theta_public: Vector
     worlds: Sequence[World]
 
@@ -76,8 +82,14 @@ class Forecast:
 
     @property
     def alone(self) -> Vector:
-        """The expected relative fitness of each owner's own model, shape (N,)."""
-        own = self.factor * np.stack([world.relative_fitness_alone for world in self.worlds])
+        """The expected relative fitness of each owner's own model, shape (N,).
+
+        Worlds know chance to first order, 1/n. What they lack beyond it at the public model, of
+        n_0 records, an owner's own model lacks, too: as a second order, :math:`(n_0/n_i)^2` times
+        as much; of fewer records than the public ones, where no order holds, as chance itself does.
+        """
+        own = self.factor[:, None] * np.stack([each.relative_fitness_alone for each in self.worlds])
+        own += self.missing[:, None] * np.minimum(self.apart, self.apart**2)
         middle: Vector = np.median(own, axis=0)
         return middle
 
@@ -134,25 +146,42 @@ def forecast(
     )
     theta = public.theta_optimal[None]
     free = np.concatenate([each.evaluation.relative_fitness(theta) for each in worlds])
-    factor = 1.0
+    factor, missing = np.ones(len(worlds)), np.zeros(len(worlds))
     if not public.problem.loss.is_quadratic:
-        factor, honest = public.outside.honest
-        # Whoever begins at the public model and stays there knows no more of other records than it
-        # does: where worlds have drifted less far from it than other records are, that much is
-        # missing. Whoever goes part of the way to the world's best model lacks what is left of it.
-        begins_there = getattr(proposal.algorithm, "start", None) is not None
-        begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
+        factor, honest = public.outside.honest(len(worlds))
         missing = np.maximum(honest - factor * free, 0.0)
-        left = _left(psi, free) if begins_there else 0.0
-        psi = factor * psi + left * missing[:, None]
+        psi = factor[:, None] * psi + _lacking(proposal.algorithm, public, worlds, psi)
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
         relative_fitness_public=np.maximum(free, 0.0),
         factor=factor,
+        missing=missing,
+        apart=len(public.records) / proposal.num_records,
         theta_public=public.theta_optimal,
         worlds=worlds,
     )
+
+
+def _lacking(
+    algorithm: Simulated, public: PublicGroups, worlds: Sequence[World], psi: Matrix
+) -> Matrix:
+    """What runs lack of what they are worth on records of others, shape (W, R).
+
+    Whoever begins at the public model and stays there knows no more of other records than it does:
+    where worlds have drifted less far from it than other records are, that much is missing. Whoever
+    goes part of the way to the world's best model lacks what is left of it. Newton's steps begin at
+    a part of the public model, which may be better on others.
+    """
+    start, part = getattr(algorithm, "start", None), 1.0
+    if isinstance(algorithm, NewtonStep):
+        start, part = algorithm.around.theta, public.kept
+    if start is None:
+        return np.zeros_like(psi)
+    factor, honest = public.outside.honest(len(worlds), part=part)
+    there = np.concatenate([each.evaluation.relative_fitness(start[None]) for each in worlds])
+    lacking: Matrix = np.maximum(honest - factor * there, 0.0)[:, None] * _left(psi, there)
+    return lacking
 
 
 def _left(psi: Matrix, free: Vector) -> Matrix:
@@ -160,7 +189,7 @@ def _left(psi: Matrix, free: Vector) -> Matrix:
 
     Args:
       psi: What runs come to, shape (W, R).
-      free: What the public model does in each world, shape (W,).
+      free: What the model that they begin at does in each world, shape (W,).
 
     >>> _left(np.array([[0.5, 3.0], [0.0, 0.0]]), np.array([2.0, 0.0]))
     array([[0.25, 1.  ],
