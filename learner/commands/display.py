@@ -9,7 +9,7 @@ from rich.console import Console
 
 from common.texts import counted
 from learner.planning.boxes import edge_sentence
-from learner.planning.guard import ways_sentence
+from learner.planning.guard import unit_sentence, ways_sentence
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
@@ -18,6 +18,7 @@ from learner.planning.ways import way_of
 from learner.results.metrics import LearnerMetrics
 from learner.results.progress import Advance, Stages, progress
 from learner.results.run_folder import Trace
+from learner.simulated.cross_validation import CrossValidation
 from learner.training.line import OwnerLine
 from learner.training.runner import Applied
 
@@ -60,7 +61,7 @@ class Display(ExitStack):
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
         if ways is not None:
             self._console.print(ways, highlight=False)
-        self._warn_of_edges(plan)
+        self._warn(plan)
         shown = progress(self._console, "training", total=plan.horizon)
         self._advance = self.enter_context(shown)
         self._advance.watch(lines)
@@ -70,8 +71,8 @@ class Display(ExitStack):
         """The owners that were waited for are there: what follows is not their time."""
         self._stages("waited for the owners")
 
-    def _warn_of_edges(self, plan: Plan) -> None:
-        """Say whether the box is too small for the public model."""
+    def _warn(self, plan: Plan) -> None:
+        """Say whether the box is too small for the public model, or forecasts are far from sure."""
         theta, records = public_theta(plan, self._public), self._public.records
         if theta is not None and records is not None:
             problem = problem_of(plan.settings, plan.loss)
@@ -79,6 +80,13 @@ class Display(ExitStack):
             self.edge = edge_sentence(problem, records, theta, names)
             if self.edge is not None:
                 self._console.print(f"warning: {self.edge}", highlight=False)
+            if plan.decision.ways:
+                self._doubt(CrossValidation(problem=problem, records=records, theta=theta))
+
+    def _doubt(self, known: CrossValidation) -> None:
+        doubt = unit_sentence(known)
+        if doubt is not None:
+            self._console.print(f"warning: {doubt}", highlight=False)
 
     def stopped(self, go_on: str) -> str:
         """The sentence after Ctrl-C, which ends with what to do."""

@@ -21,7 +21,7 @@ from learner.forecasting.main_measure import ExpectedQuality, expected_quality
 from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
 from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
-from learner.planning.guard import to_beat, ways_sentence
+from learner.planning.guard import to_beat, unit_sentence, ways_sentence
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
 __all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
@@ -300,8 +300,8 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
     groups, warnings = candidate.groups, []
     names = candidate.public.feature_map.feature_names
     edge = edge_sentence(groups.problem, groups.records, groups.theta_optimal, names)
-    if edge is not None:
-        warnings.append(edge)
+    unit = unit_sentence(groups.outside)
+    warnings += [sentence for sentence in (edge, unit) if sentence is not None]
     if change > NOTABLE_DRIFT:
         warnings.append(
             f"the public records change along their table: a model of its first third loses "

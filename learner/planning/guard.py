@@ -9,6 +9,7 @@ from common.errors import CoprivError, DoubtWarning, InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, why_taken
+from learner.simulated.cross_validation import CrossValidation
 
 __all__ = [
     "GuardError",
@@ -16,12 +17,15 @@ __all__ = [
     "UndecidedError",
     "check_guard",
     "to_beat",
+    "unit_sentence",
     "ways_sentence",
 ]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
 LEAST_GAIN = 0.01
+# From so many times on, what is not known of the unit of relative fitness is said.
+UNKNOWN_UNIT = 2.0
 
 
 class NotBegunError(CoprivError):
@@ -75,6 +79,38 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     elif better * LEVEL < reached:
         line += f'; algorithm.name = "auto" would take {best}'
     return line
+
+
+def unit_sentence(known: CrossValidation) -> str | None:
+    """That the unit of relative fitness is not known; None where it is, or is not asked for.
+
+    Squared loss is forecast in the unit of the public records, as ``docs/forecast.md`` says.
+
+    Args:
+      known: What the public model is worth on records held out.
+
+    >>> import numpy as np
+    >>> from common.losses import Logistic, Regulariser
+    >>> from common.terms import Records
+    >>> from learner.simulated.problem import Problem
+    >>> problem = Problem(loss=Logistic(), regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
+    >>> x = np.random.default_rng(1).normal(size=(12, 8))
+    >>> records = Records(features=x, targets=np.tile([1.0, -1.0], 6))
+    >>> known = CrossValidation(problem=problem, records=records, theta=problem.optimum(records))
+    >>> (unit_sentence(known) or "").split(":")[0]  # doctest: +ELLIPSIS
+    'the public model loses ... times as much on public records held out from it (42% told wrongly)'
+    """
+    inside, outside = known.fitness
+    loss = known.problem.loss
+    if loss.is_quadratic or not outside > UNKNOWN_UNIT * inside:
+        return None
+    told = f" ({known.wrong:.0%} told wrongly)" if loss.has_classes() else ""
+    return (
+        f"the public model loses {outside / inside:,.0f} times as much on public records held out "
+        f"from it{told}: what the best model of the owners' records loses, in which relative "
+        "fitness is measured, may lie anywhere between, so forecasts may be off by as many times; "
+        "give more public records, or fewer columns"
+    )
 
 
 def check_guard(settings: StudySettings, decision: Decision) -> None:

@@ -117,6 +117,12 @@ class CrossValidation:
         each = [fitness(part * model, left) for model, left in self.folds]
         return float(np.dot(shares, each))
 
+    @property
+    def wrong(self) -> float:
+        """The share of the records held out whose class is told wrongly."""
+        told = sum(int(np.sum(left.targets * (left.features @ m) > 0.0)) for m, left in self.folds)
+        return 1.0 - told / len(self.records)
+
     def honest(self, worlds: int, *, part: float = 1.0) -> tuple[Vector, Vector]:
         r"""Factors for relative fitness, and psi of the model of these records, in so many worlds.
 

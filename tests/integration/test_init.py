@@ -764,6 +764,25 @@ def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(folder, typed):
         assert f"warning: {warning}" in (folder / f"{out}-2" / page).read_text()
 
 
+def test_classes_that_few_public_records_tell_apart_are_told_to_have_no_sure_forecast(
+    folder, typed
+):
+    """Before the owners of a run are asked."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 3)).round(3)
+    ill = np.where(x[:, 0] + 0.2 * rng.normal(size=300) > 0, "yes", "no")
+    table = pd.DataFrame(x, columns=["a", "b", "c"]).assign(ill=ill)
+    table.to_csv(folder / "ill.csv", index=False)
+    init(typed, "ill.csv", "--target", "ill", "--out", "s")
+    named = ("--set", "algorithm.name=asynchronous", "--set", "algorithm.horizon=9")
+    quick = ("--set", "forecast.worlds=2", "--in-memory", "--yes", "--out", "run")
+    said = typed("copriv", "simulate", "s/study.toml", *named, *quick)
+    assert said.returncode == 0, said.stderr
+    doubt = "times as much on public records held out from it ("
+    assert said.stdout.count(doubt) == 1, said.stdout
+    assert said.stdout.index(doubt) < said.stdout.index("enrolled the owners")
+
+
 def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(folder, typed):
     rng = np.random.default_rng(4)
     sums = [f"{amount:,}".replace(",", ".") for amount in rng.integers(100, 50_000, 400)]

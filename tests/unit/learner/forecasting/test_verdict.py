@@ -187,3 +187,18 @@ def test_the_page_has_the_forecast_in_raw_units(candidate, known, tmp_path):
     assert "typical error (RMSE), common model" in page
     bare = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(GAIN)})).read_text()
     assert "typical error (RMSE)" not in bare
+
+
+def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(candidate, tmp_path):
+    """Of few records of classes; squared loss of the same ones has none."""
+    few = candidate.public.records.at(np.arange(8))
+    classes = replace(few, targets=np.where(few.targets > np.median(few.targets), 1.0, -1.0))
+    public = replace(candidate.public, records=classes, labels=None)
+    for loss, warns in (("logistic", True), ("squared", False)):
+        model = candidate.settings.model.model_copy(update={"loss": loss, "theta_max": 20.0})
+        settings = candidate.settings.model_copy(update={"model": model})
+        asked = replace(candidate, settings=settings, public=public)
+        found = verdict(asked, {"study": answer(GAIN)})
+        told = write_forecast_page(tmp_path, found).read_text()
+        for text in (told, " ".join(found.warnings)):
+            assert warns == ("times as much on public records held out" in text)

@@ -3,13 +3,18 @@
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from common.errors import DoubtWarning
+from common.losses import Hinge, Huber, Logistic, Loss, Regulariser, Squared
+from common.terms import Records
 from learner.planning.decision import Decision, Expected
-from learner.planning.guard import GuardError, check_guard
+from learner.planning.guard import GuardError, check_guard, unit_sentence
 from learner.planning.sections import AlgorithmSettings
 from learner.planning.settings import StudySettings
+from learner.simulated.cross_validation import CrossValidation
+from learner.simulated.problem import Problem
 
 GUARDED = StudySettings.model_construct(
     profile="recommended", guard=None, algorithm=AlgorithmSettings.model_construct()
@@ -92,3 +97,37 @@ def test_guard_false_goes_on_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_guard(settings, decided(own=0.9, ticks=0.9))
+
+
+def held_out(loss: Loss, num_records: int) -> CrossValidation:
+    """Twelve features, the first of which tells the class."""
+    x = np.random.default_rng(1).normal(size=(num_records, 12))
+    records = Records(features=x, targets=np.where(x[:, 0] > 0, 1.0, -1.0))
+    problem = Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=9.0)
+    return CrossValidation(problem=problem, records=records, theta=problem.optimum(records))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_where_the_unit_of_relative_fitness_is_not_known_it_is_said(loss):
+    known = held_out(loss, 40)
+    inside, outside = known.fitness
+    said = unit_sentence(known)
+    assert said is not None
+    assert f"loses {outside / inside:,.0f} times as much on public records held out" in said
+    wrong = sum(np.count_nonzero(left.features @ m * left.targets <= 0) for m, left in known.folds)
+    assert f"({wrong / 40:.0%} told wrongly)" in said
+    assert 0 < wrong < 20
+
+
+def test_a_unit_that_is_known_and_one_that_nobody_asks_for_are_not_doubted():
+    assert unit_sentence(held_out(Logistic(), 4000)) is None
+    # What squared loss comes to is forecast otherwise.
+    squared = held_out(Squared(), 15)
+    assert squared.fitness[1] > 3 * squared.fitness[0]
+    assert unit_sentence(squared) is None
+
+
+def test_only_classes_are_told_wrongly():
+    said = unit_sentence(held_out(Huber(delta=1.0), 15))
+    assert said is not None
+    assert "wrongly" not in said
