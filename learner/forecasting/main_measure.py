@@ -1,15 +1,16 @@
 r"""What a forecast means in the measure that people compare models by.
 
 Relative fitness is how far a model is from the best one. Whether that is worth a study depends on
-how good the best one is. The public records tell it: their own model :math:`\theta_0` has the mean
-loss :math:`\hat f_n(\theta_0)` on them, which it was made from, so that by chance the best model of
-all records like them has :math:`t / 2n` more, with t the trace of
-:class:`learner.simulated.groups.PublicGroups`. A model of relative fitness :math:`\psi` has
-:math:`\psi f^*` more than that one.
+how good the best one is, and the public records tell it: the mean loss of their own model
+:math:`\theta_0` on them is too small, since it was made from them. A model of relative fitness
+:math:`\psi` loses :math:`\psi f^*` more than the best one.
 
-For squared loss that is the mean squared error after the map, and the measure its root in the
-target's raw units, errors beyond the public bounds included as the public records show them. For
-logistic loss it is the log loss itself. Other losses do not determine such a measure.
+For squared loss the best one loses :math:`t / 2n` more than that, with t the trace of
+:class:`learner.simulated.groups.PublicGroups`. It is the mean squared error after the map, and the
+measure is its root in the target's raw units, errors beyond the public bounds included as the
+public records show them. For logistic loss the measure is the log loss itself, and the best one's
+is what the middle world has (:class:`learner.simulated.cross_validation.CrossValidation`). Other
+losses do not determine such a measure.
 """
 
 from __future__ import annotations
@@ -75,21 +76,22 @@ def expected_quality(
     known = np.isfinite(raw_targets)
     if not known.any():
         return None
-    chance = groups.trace / (2 * len(groups.records))
-    least = groups.problem.fitness(theta, groups.records) + chance
+    seen = groups.problem.fitness(theta, groups.records)
     if isinstance(loss, Squared):
+        chance = groups.trace / (2 * len(groups.records))
         measure, kind, unit = "rmse", "number", rule.scale**2
         outputs = groups.records.features[known] @ theta * rule.scale + rule.center
         with np.errstate(over="ignore"):
             of_best = float(np.mean((raw_targets[known] - outputs) ** 2)) + unit * chance
     elif isinstance(loss, Logistic):
+        chance = math.sqrt(math.prod(groups.outside.fitness)) - seen
         measure, kind, unit = "log_loss", "probability", 1.0
         of_best = loss.mean_value(theta, groups.records.features, groups.records.targets) + chance
     else:
         return None
 
     def of(psi: float) -> float:
-        loss_of_it = of_best + unit * least * psi
+        loss_of_it = of_best + unit * (seen + chance) * psi
         return math.sqrt(loss_of_it) if measure == "rmse" else loss_of_it
 
     common, low, high, public = map(of, fitness)

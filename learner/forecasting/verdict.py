@@ -100,7 +100,7 @@ class Verdict:
       way: The way of learning that "auto" takes; None where the study names its algorithm.
       ways_in_words: That one beside the others, and why it is taken; None as above.
       quality: The forecast in the measure that people compare models by; None where the loss
-        determines none.
+        determines none, or public records do not tell it.
     """
 
     study: str
@@ -180,9 +180,9 @@ def verdict(
 
 
 def _quality(candidate: Candidate, study: Answer) -> ExpectedQuality | None:
-    """The study's forecast in its model's main measure."""
+    """The study's forecast in its model's main measure; None where the unit of it is not known."""
     public = candidate.public
-    if public.raw_targets is None:
+    if public.raw_targets is None or unit_sentence(candidate.groups.outside) is not None:
         return None
     fitness = (study.relative_fitness, study.low, study.high, study.public)
     rule = public.feature_map.target

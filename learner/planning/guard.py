@@ -100,9 +100,11 @@ def unit_sentence(known: CrossValidation) -> str | None:
     >>> (unit_sentence(known) or "").split(":")[0]  # doctest: +ELLIPSIS
     'the public model loses ... times as much on public records held out from it (42% told wrongly)'
     """
-    inside, outside = known.fitness
     loss = known.problem.loss
-    if loss.is_quadratic or not outside > UNKNOWN_UNIT * inside:
+    if loss.is_quadratic:
+        return None
+    inside, outside = known.fitness
+    if not outside > UNKNOWN_UNIT * inside:
         return None
     told = f" ({known.wrong:.0%} told wrongly)" if loss.has_classes() else ""
     return (

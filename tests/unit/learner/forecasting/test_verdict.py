@@ -193,7 +193,7 @@ def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(can
     """Of few records of classes; squared loss of the same ones has none."""
     few = candidate.public.records.at(np.arange(8))
     classes = replace(few, targets=np.where(few.targets > np.median(few.targets), 1.0, -1.0))
-    public = replace(candidate.public, records=classes, labels=None)
+    public = replace(candidate.public, records=classes, labels=None, raw_targets=classes.targets)
     for loss, warns in (("logistic", True), ("squared", False)):
         model = candidate.settings.model.model_copy(update={"loss": loss, "theta_max": 20.0})
         settings = candidate.settings.model_copy(update={"model": model})
@@ -202,3 +202,4 @@ def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(can
         told = write_forecast_page(tmp_path, found).read_text()
         for text in (told, " ".join(found.warnings)):
             assert warns == ("times as much on public records held out" in text)
+        assert warns == (found.quality is None)
