@@ -8,6 +8,9 @@ __all__ = [
     "ANY_WEIGHT",
     "CODE",
     "COUNT",
+    "LATER",
+    "NEVER_ZERO",
+    "NOT_LATER",
     "PERSON",
     "PERSONS_NUMBER",
     "RECORD",
@@ -60,6 +63,35 @@ WEIGHT = re.compile(
     rf"(?:survey|sampling|sample|person|final) {_WEIGHTS})(?![a-z])",
     re.ASCII,
 )
+# What is known only at the end of what a record is of, or when the table was written: of a stay, a
+# loan, an order, a treatment.
+LATER = re.compile(
+    r"(?<![a-z])(?:discharged?|disposition|outcome|deceased|died|death|dead|survived|readmi[a-z]*|"
+    r"repaid|recover(?:ed|y|ies)|refund(?:ed)?|settled|settlement|closed|completed|completion|"
+    r"cancell?ed|churn(?:ed)?|charged off|written off|default(?:ed)? (?:date|day|amount|on)|"
+    r"(?:end|closing|payment|pymnt|payoff) (?:date|dt|d)|follow ?up|los|length of stay|"
+    r"(?:paid|payments?|pymnts?)(?: (?:amount|amnt|inv))?$|"
+    r"(?:total|final|late|next) (?:paid|payments?|pymnts?|rec(?:eived)?|charges?|costs?|result)|"
+    r"(?:loan|claim|case|vital|final|order|payment) status)(?![a-z])|"
+    r"^last (?!names?|year|month|week|quarter)",
+    re.ASCII,
+)
+# Of what was before, or is only expected.
+NOT_LATER = re.compile(
+    r"(?<![a-z])(?:prev(?:ious)?|prior|past|hist(?:ory)?|since|mths|within|ago|baseline|planned|"
+    r"scheduled|expected|estimated|predicted|risk|family|father|mother|parents?)(?![a-z])",
+    re.ASCII,
+)
+# Amounts that nobody has none of.
+NEVER_ZERO = re.compile(
+    r"^(?:body |birth |patient )?(?:weight|height|bmi|mass|length|size)"
+    r"(?: (?:kg|lbs?|cm|in|g|m))?$|"
+    r"(?<![a-z])(?:body ?mass(?: index)?|bmi|blood ?pressure|bps?|sbp|dbp|systolic|"
+    r"diastolic|chol(?:esterol)?|hdl|ldl|glucose|insulin|skin ?thickness|h[ae]moglobin|hba1c|"
+    r"creatinine|albumin|sodium|potassium|platelets|heart ?rate|pulse|body temp"
+    r"(?:erature)?)(?: (?:mmhg|mg|dl|mg dl|kg|cm|bpm|rest|max|mean))*$",
+    re.ASCII,
+)
 # What people and parcels have, too.
 ANY_WEIGHT = re.compile(r"^(?:weights?|wgt|wt|gewicht|poids|peso)$", re.ASCII)
 _CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
@@ -78,6 +110,10 @@ def is_called(name: str, words: re.Pattern[str]) -> bool:
     [True, True, False]
     >>> [is_called(name, PERSON) for name in ("id", "PID", "subj_id", "idcode", "store id", "grid")]
     [True, True, True, True, False, False]
+    >>> [is_called(name, LATER) for name in ("Patient Disposition", "totalPaid", "deaf", "unpaid")]
+    [True, True, False, False]
+    >>> [is_called(name, NEVER_ZERO) for name in ("RestingBP", "birth_weight", "weight_loss")]
+    [True, True, False]
     >>> [is_called(name, WEIGHT) for name in ("perweight", "pspwght", "body_wt", "p_weight")]
     [True, True, False, False]
     """

@@ -10,15 +10,15 @@ from common.date_marks import how_to_write, reading_in_words
 from common.errors import InputError
 from common.leakage import (
     LEAK,
-    explained_together,
     explained_variance,
     goodman_kruskal,
     identifies,
 )
 from common.looking import PLAINLY, Column, Look
 from common.suggestions import among_columns
-from common.texts import counted, first_few, named, shortened
+from common.texts import counted, shortened
 from learner.planning.drafting import Target
+from learner.planning.input_notes import never_zero, questions
 
 __all__ = [
     "Inputs",
@@ -30,16 +30,14 @@ __all__ = [
 
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
-# A column that explains this much of the target is asked about.
-DOUBTED = 0.5
-# Columns that explain this much only together are parts of the target, whatever each explains.
-WHOLE = 0.99
-# Of wrong guesses at the owner, a column that names it saves this many.
-NAMING = 0.95
+# Of wrong guesses at the owner, a column that names it saves this many; one that tells it, these.
+NAMING, TELLING = 0.9, 0.5
+# An owner that has one value in a column has another in so few records.
+ONE_VALUE = 0.95
 # This many spellings of one category are named.
 NAMED = 3
-# This many columns of one sentence, and reasons of one, are named.
-NAMED_COLUMNS, REASONS = 12, 3
+# This many reasons of one sentence are named.
+REASONS = 3
 KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
 IF_AMOUNTS = ", as a code does; add it to features.columns if its numbers are amounts"
 EMPTY = "if these say that there is none, leave their cells empty"
@@ -78,7 +76,8 @@ class _Found:
     Args:
       column: It.
       explained: The share of the target's variance that it explains.
-      owners: The owners' column where it names the owner, else empty.
+      owners: The owners' column where it tells the owner, else empty.
+      tells: The share of wrong guesses at the owner that it saves.
       is_owners: Whether the owner says which value it has, as a region that holds several owners.
       same: The column that says the same and is better, else empty.
       may_be_amount: What to do where the two are the same only as a code and what it stands for.
@@ -87,6 +86,7 @@ class _Found:
     column: Column
     explained: float
     owners: str
+    tells: float
     is_owners: bool
     same: str
     may_be_amount: str
@@ -136,11 +136,8 @@ def choose_inputs(
         raise InputError(_none_left(reasons))
     kept = [found.column for found in stay]
     names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
-    warnings += _as_predictions(kept, target)
-    numbers = [c for c in kept if c.name not in names]
-    warnings += [*_explaining(stay), *_together(numbers, target)]
-    warnings += [*_all_different(numbers), *_few_numbers(numbers), *_far_apart(numbers)]
-    warnings += _mostly_empty(kept)
+    explained = {found.column.name: found.explained for found in stay}
+    warnings += questions(kept, names, explained, target)
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
 
 
@@ -182,12 +179,13 @@ def _beside_others(
     column: Column, target: Target, owner: Column | None, same: Column | None
 ) -> _Found:
     beside = None if column.is_constant else owner
-    names_owner = beside is not None and identifies(column, beside) >= NAMING
+    tells = 0.0 if beside is None else identifies(column, beside)
     return _Found(
         column,
         explained=explained_variance(column, target.values),
-        owners=owner.shown if owner is not None and names_owner else "",
-        is_owners=beside is not None and goodman_kruskal(beside, column) >= NAMING,
+        owners=owner.shown if owner is not None and tells >= TELLING else "",
+        tells=tells,
+        is_owners=beside is not None and goodman_kruskal(beside, column) >= ONE_VALUE,
         same="" if same is None else same.shown,
         may_be_amount=IF_AMOUNTS if same is not None and _may_be_amount(column, same) else "",
     )
@@ -222,7 +220,7 @@ def _why_not(found: _Found) -> str:
         ),
         (column.kind == "text", "it is free text"),
         (
-            found.owners and found.is_owners and not column.measures,
+            found.tells >= NAMING and found.is_owners and not column.measures,
             f"it names the owner, as {found.owners} does",
         ),
         (found.same, f"it says the same as {found.same}{found.may_be_amount}"),
@@ -254,8 +252,11 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     """What to look at in a column that stays."""
     column, name = found.column, found.column.shown
     if found.owners:
+        what = "identifies the owner"
+        if found.tells < NAMING:
+            what = f"tells who the owner is: it saves {found.tells:.0%} of wrong guesses"
         own = ", and each owner has a value of its own" if found.is_owners else ""
-        yield f"{name}: identifies the owner{own}; if that is not wanted, leave it out with --drop"
+        yield f"{name}: {what}{own}; if that is not wanted, leave it out with --drop"
     elif found.is_owners:
         yield (
             f"{name}: each owner has one value there, so own models learn nothing of it, and a "
@@ -268,7 +269,9 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
             f"{name}: {column.padded} begins with 0, as codes do, and is taken for an amount; if "
             "its numbers are names, give it with --categorical or --drop"
         )
-    if column.code_for_missing and not column.far_out.size:
+    if zeros := never_zero(column):
+        yield f"{name}: {zeros}"
+    elif column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
     yield from odd_cells(column)
 
@@ -314,84 +317,3 @@ def _odd_dates(column: Column) -> Iterator[str]:
             f"{column.shown}: {date} is no form of date that is read, so its dates "
             f"are names; {how_to_write(date)}"
         )
-
-
-def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
-    """Which columns have the name of one that predictions add: no table could be predicted for."""
-    added = ("prediction", "probability") if target.positive else ("prediction",)
-    return [
-        f"{column.name}: copriv predict adds a column of this name; rename it, or leave it out "
-        "with --drop"
-        for column in columns
-        if column.name in added
-    ]
-
-
-def _explaining(stay: Sequence[_Found]) -> list[str]:
-    """Which columns explain much of the target each, those that explain most first."""
-    found = [one for one in stay if one.explained >= DOUBTED]
-    ranked = sorted(found, key=lambda one: -one.explained)
-    if len(ranked) == 1:
-        (one,) = ranked
-        return [
-            f"{one.column.shown}: explains {one.explained:.0%} of the target; is it known before "
-            "the target is?"
-        ]
-    shares = [f"{one.column.shown} ({one.explained:.0%})" for one in ranked]
-    return [
-        f"{first_few(shares, NAMED_COLUMNS)}: each explains so much of the target; are they known "
-        "before the target is?"
-    ] * bool(shares)
-
-
-def _all_different(columns: Sequence[Column]) -> list[str]:
-    """Which columns of whole numbers may name records, since these hardly repeat."""
-    unlike = [c for c in columns if c.kind == "number" and c.hardly_repeats and not c.padded]
-    whole = [column.name for column in unlike if column.is_whole]
-    it, them, s = ("it", "it", "s") if len(whole) == 1 else ("they", "them", "")
-    return [
-        f"{named(whole, NAMED_COLUMNS)}: nearly every record has another number; if {it} name{s} "
-        f"records, leave {them} out with --drop"
-    ] * bool(whole)
-
-
-def _few_numbers(columns: Sequence[Column]) -> list[str]:
-    """Which columns have so few whole numbers that these may be kinds: one sentence for all."""
-    few = [column.name for column in columns if column.may_be_kinds]
-    return [
-        f"{named(few, NAMED_COLUMNS)}: few whole numbers, taken for amounts; if they stand for "
-        "kinds, give --categorical"
-    ] * bool(few)
-
-
-def _far_apart(columns: Sequence[Column]) -> list[str]:
-    """Which columns have numbers that look like names: one sentence for all."""
-    coded = [c.name for c in columns if c.looks_coded and not c.padded]
-    return [
-        f"{named(coded, NAMED_COLUMNS)}: whole numbers that repeat and lie far apart, as names do, "
-        "taken for amounts; if they are names, give --categorical or --drop"
-    ] * bool(coded)
-
-
-def _mostly_empty(columns: Sequence[Column]) -> list[str]:
-    """Which columns have more gaps than values: owners' own checks stop at them."""
-    empty = [c for c in columns if c.missing > c.count]
-    shares = [f"{c.shown} ({c.missing / len(c.numbers):.0%})" for c in empty]
-    return [
-        f"{first_few(shares, NAMED_COLUMNS)}: so many cells are empty and get one public value; "
-        "owners elsewhere would have to --accept such a column: leave it out with --drop, unless "
-        "it is worth it"
-    ] * bool(shares)
-
-
-def _together(columns: Sequence[Column], target: Target) -> list[str]:
-    """That the target may be a sum of columns, or a difference, as a stay is of two dates."""
-    share, found = explained_together(columns, target.values)
-    is_asked = any(explained_variance(column, target.values) >= DOUBTED for column in found)
-    if not found or (is_asked and share < WHOLE):
-        return []
-    names = named([column.name for column in found])
-    return [
-        f"{names}: together explain {share:.0%} of the target, as two dates do the time between "
-        "them; are all of them known before the target is? else leave one out with --drop"
-    ]
