@@ -69,7 +69,7 @@ LATER = re.compile(
     r"(?<![a-z])(?:discharged?|disposition|outcome|deceased|died|death|dead|survived|readmi[a-z]*|"
     r"repaid|recover(?:ed|y|ies)|refund(?:ed)?|settled|settlement|closed|completed|completion|"
     r"cancell?ed|churn(?:ed)?|charged off|written off|default(?:ed)? (?:date|day|amount|on)|"
-    r"(?:end|closing|payment|pymnt|payoff) (?:date|dt|d)|follow ?up|los|length of stay|"
+    r"(?:end|closing|payment|pymnt|payoff) (?:date|dt|d)|follow ?up|los(?! angeles)|length of stay|"
     r"(?:paid|payments?|pymnts?)(?: (?:amount|amnt|inv))?$|"
     r"(?:total|final|late|next) (?:paid|payments?|pymnts?|rec(?:eived)?|charges?|costs?|result)|"
     r"(?:loan|claim|case|vital|final|order|payment) status)(?![a-z])|"
@@ -78,7 +78,7 @@ LATER = re.compile(
 )
 # Of what was before, or is only expected.
 NOT_LATER = re.compile(
-    r"(?<![a-z])(?:prev(?:ious)?|prior|past|hist(?:ory)?|since|mths|within|ago|baseline|planned|"
+    r"(?<![a-z])(?:prev(?:ious)?|prior|past|monthly|hist(?:ory)?|since|mths|within|ago|baseline|planned|"
     r"scheduled|expected|estimated|predicted|risk|family|father|mother|parents?)(?![a-z])",
     re.ASCII,
 )
