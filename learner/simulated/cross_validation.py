@@ -108,14 +108,11 @@ class CrossValidation:
     def fitness(self) -> tuple[float, float]:
         """Fitness of the model on its own records, and on records held out, which is no less."""
         inside = self.problem.fitness(self.theta, self.records)
-        return inside, max(self._outside(1.0), inside)
-
-    def _outside(self, part: float) -> float:
-        """Fitness on records held out of this part of the model of all others."""
-        fitness = self.problem.fitness
-        shares = [len(left) / len(self.records) for _, left in self.folds]
-        each = [fitness(part * model, left) for model, left in self.folds]
-        return float(np.dot(shares, each))
+        outside = sum(
+            self.problem.fitness(model, left) * len(left) / len(self.records)
+            for model, left in self.folds
+        )
+        return inside, max(outside, inside)
 
     @property
     def wrong(self) -> float:
@@ -123,7 +120,7 @@ class CrossValidation:
         told = sum(int(np.sum(left.targets * (left.features @ m) > 0.0)) for m, left in self.folds)
         return 1.0 - told / len(self.records)
 
-    def honest(self, worlds: int, *, part: float = 1.0) -> tuple[Vector, Vector]:
+    def honest(self, worlds: int) -> tuple[Vector, Vector]:
         r"""Factors for relative fitness, and psi of the model of these records, in so many worlds.
 
         The model's fitness f on its own records is less than others' best, and :math:`f_{cv}` on
@@ -139,11 +136,10 @@ class CrossValidation:
 
         Args:
           worlds: How many worlds.
-          part: How much of the model it is about; less than all may be better on others.
 
         Returns:
           The factors :math:`f/f_w^*` that simulated relative fitness is times, and the psi
-          :math:`f_{cv}/f_w^* - 1` of that much of the model, shapes (W,).
+          :math:`f_{cv}/f_w^* - 1` of the model, shapes (W,).
 
         References: Efron (1983), on the optimism of a rule's apparent error.
 
@@ -160,5 +156,4 @@ class CrossValidation:
         place = (np.arange(worlds) + 0.5) / worlds
         more = outside / inside
         factor: Vector = more**-place
-        held_out = outside if part == 1.0 else self._outside(part)
-        return factor, factor * (held_out / inside) - 1.0
+        return factor, factor * more - 1.0

@@ -98,15 +98,11 @@ class PublicGroups:
         while what owners tell and known noise decide how far a step goes; shrunk, too, the worlds
         in which they are compared would have ticks better than they are.
         """
-        if self.problem.loss.curvature is None:
+        loss = self.problem.loss
+        if loss.curvature is None:
             return self.theta_optimal
-        return self.redraws.shrunk(self.kept)
-
-    @cached_property
-    def kept(self) -> float:
-        """How much of the public model that is, of a loss without kinks."""
         kept = self.redraws.beyond_chance
-        return self.outside.kept(kept) if self.problem.loss.has_classes() else kept
+        return self.redraws.shrunk(self.outside.kept(kept) if loss.has_classes() else kept)
 
     @cached_property
     def gradients(self) -> Matrix:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
-from learner.algorithms.table import Simulated
 from learner.simulated.groups import PublicGroups
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
@@ -149,8 +148,14 @@ def forecast(
     factor, missing = np.ones(len(worlds)), np.zeros(len(worlds))
     if not public.problem.loss.is_quadratic:
         factor, honest = public.outside.honest(len(worlds))
+        # Whoever begins at the public model and stays there knows no more of other records than it
+        # does: where worlds have drifted less far from it than other records are, that much is
+        # missing. Whoever goes part of the way to the world's best model lacks what is left of it.
+        begins_there = getattr(proposal.algorithm, "start", None) is not None
+        begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
         missing = np.maximum(honest - factor * free, 0.0)
-        psi = factor[:, None] * psi + _lacking(proposal.algorithm, public, worlds, psi)
+        left = _left(psi, free) if begins_there else np.zeros_like(psi)
+        psi = factor[:, None] * psi + left * missing[:, None]
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
@@ -163,33 +168,12 @@ def forecast(
     )
 
 
-def _lacking(
-    algorithm: Simulated, public: PublicGroups, worlds: Sequence[World], psi: Matrix
-) -> Matrix:
-    """What runs lack of what they are worth on records of others, shape (W, R).
-
-    Whoever begins at the public model and stays there knows no more of other records than it does:
-    where worlds have drifted less far from it than other records are, that much is missing. Whoever
-    goes part of the way to the world's best model lacks what is left of it. Newton's steps begin at
-    a part of the public model, which may be better on others.
-    """
-    start, part = getattr(algorithm, "start", None), 1.0
-    if isinstance(algorithm, NewtonStep):
-        start, part = algorithm.around.theta, public.kept
-    if start is None:
-        return np.zeros_like(psi)
-    factor, honest = public.outside.honest(len(worlds), part=part)
-    there = np.concatenate([each.evaluation.relative_fitness(start[None]) for each in worlds])
-    lacking: Matrix = np.maximum(honest - factor * there, 0.0)[:, None] * _left(psi, there)
-    return lacking
-
-
 def _left(psi: Matrix, free: Vector) -> Matrix:
     """How much is left of the way from the public model to each world's best one, in [0, 1].
 
     Args:
       psi: What runs come to, shape (W, R).
-      free: What the model that they begin at does in each world, shape (W,).
+      free: What the public model does in each world, shape (W,).
 
     >>> _left(np.array([[0.5, 3.0], [0.0, 0.0]]), np.array([2.0, 0.0]))
     array([[0.25, 1.  ],
