@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from rich import box
 from rich.console import Console
@@ -27,6 +28,8 @@ WORDS = {
     "calibration_error": "calibration error",
 }
 
+# The column of what needs no model.
+GUESS = "always the same"
 # The AUC of guesses.
 CHANCE = 0.5
 # Draws of fewer records hardly differ from each other.
@@ -44,16 +47,19 @@ def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
 
 
 def quality_table(judged: Judged) -> Table:
-    """Each model's measures, one column for each model."""
+    """Each model's measures, one column for each model, and those of always predicting the same."""
     title = f"{printable(judged.target)}: {counted(judged.records, 'record')}"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measure", no_wrap=True)
     for name in judged.models:
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(GUESS, justify="right", no_wrap=True)
     for measure, word in WORDS.items():
         rows = [model[measure] for model in judged.models.values() if measure in model]
         if rows:
-            table.add_row(word, *map(in_words, rows))
+            guess = judged.guess.get(measure, math.nan)
+            guessed = number_words(guess) if math.isfinite(guess) else "-"
+            table.add_row(word, *map(in_words, rows), guessed)
     return table
 
 

@@ -27,6 +27,7 @@ from common.quality import (
     difference,
     estimates,
     measures,
+    of_guessing,
 )
 from common.suggestions import LONGEST_SHOWN, did_you_mean
 from common.terms import Records
@@ -150,6 +151,7 @@ class Judged:
       records: How many records were judged on.
       without_target: How many had no readable target.
       models: Each model's measures, by its name.
+      guess: The measures of always predicting the same.
       better_by: What "common" loses less than another in the main measure: positive is better.
       calibration: Predictions of "common" beside what was so.
       clamping: What clamping alone costs; None where there are too few records.
@@ -163,6 +165,7 @@ class Judged:
     records: int
     without_target: int
     models: Mapping[str, Mapping[str, Estimate]]
+    guess: Mapping[str, float] = field(default_factory=dict)
     better_by: Mapping[str, Estimate] = field(default_factory=dict)
     calibration: tuple[Bin, ...] = ()
     clamping: Clamping | None = None
@@ -207,6 +210,7 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
             name: estimates(of_model, len(sample), rng=np.random.default_rng(SEED))
             for name, of_model in named.items()
         },
+        guess=of_guessing(sample.raw_targets, sample.kind),
         better_by={name: better(name) for name in named if name != "common"},
         calibration=()
         if sample.kind == "score"

@@ -91,22 +91,26 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
     return found
 
 
-def of_guessing(targets: Vector, kind: str) -> float:
-    """The main measure of always predicting the same: the mean, the share, the larger class.
+def of_guessing(targets: Vector, kind: str) -> dict[str, float]:
+    """The measures of always predicting the same: the mean, the share, or the larger class.
 
     Args:
       targets: As of :func:`measures`.
       kind: As of :func:`measures`.
 
-    >>> of_guessing(np.array([1.0, 3.0]), "number"), of_guessing(np.array([1.0, -1.0]), "score")
-    (1.0, 0.5)
+    >>> of_guessing(np.array([1.0, 3.0]), "number")
+    {'rmse': 1.0, 'r2': 0.0}
+    >>> of_guessing(np.array([-1.0, -1.0, -1.0, 1.0]), "score")
+    {'auc': 0.5, 'accuracy': 0.75}
     """
     if kind == "number":
-        return float(np.std(targets))
+        with np.errstate(over="ignore"):
+            return {"rmse": float(np.std(targets)), "r2": 0.0}
     share = float(np.mean(targets > 0))
-    if kind == "score":
-        return max(share, 1.0 - share)
-    return float(-sum(q * np.log(q) for q in (share, 1.0 - share) if q > 0))
+    found = {"auc": 0.5, "accuracy": max(share, 1.0 - share)}
+    if kind == "probability":
+        found["log_loss"] = float(-sum(q * np.log(q) for q in (share, 1.0 - share) if q > 0))
+    return found
 
 
 def _of_numbers(outputs: Vector, targets: Vector) -> dict[str, Measure]:

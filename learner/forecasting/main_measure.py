@@ -95,8 +95,7 @@ def expected_quality(
         return math.sqrt(loss_of_it) if measure == "rmse" else loss_of_it
 
     common, low, high, public = map(of, fitness)
-    with np.errstate(over="ignore"):
-        guess = of_guessing(raw_targets[known], kind)
+    guess = of_guessing(raw_targets[known], kind)[measure]
     if not all(map(math.isfinite, (common, low, high, public, guess))):
         return None
     return ExpectedQuality(

@@ -83,7 +83,7 @@ def _quality(
         records=len(targets),
         common=common,
         public=found.get("public"),
-        guess=of_guessing(targets, kind),
+        guess=of_guessing(targets, kind)[MAIN[kind][0]],
         alone=None
         if alone is None
         else tuple(measure(theta)(np.ones(len(targets))) for theta in alone),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from common.best_fit import fit_near
 from common.errors import InputError
-from common.judged_text import in_words, quality_sentences
+from common.judged_text import in_words, quality_sentences, show_judged
 from common.judging import judge, sample_of
 from common.model import Model
 from common.quality import Estimate
+from common.texts import number_words
 
 
 def fitted(model: Model, table: pd.DataFrame) -> Model:
@@ -132,3 +135,31 @@ def test_few_records_are_said_to_say_little(make_model, strange_table, num, is_t
     sample = sample_of(make_model(), strange_table.head(num), where="t")
     told = quality_sentences(judge(sample, {"common": np.zeros(len(sample))}))
     assert any("So few records say little" in line for line in told) == is_told
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_what_needs_no_model_stands_beside_each(make_model, strange_table, loss):
+    """A model that says the same of every record has those measures."""
+    model = make_model(loss)
+    sample = sample_of(model, strange_table, where="table")
+    targets, count = sample.raw_targets, len(sample)
+    if loss == "squared":
+        rule = model.feature_map.target
+        same = (np.mean(targets) - rule.center) / rule.scale
+    else:
+        share = np.mean(targets > 0)
+        same = np.log(share / (1 - share)) if loss == "logistic" else share - 0.5
+    judged = judge(sample, {"common": np.full(count, same)})
+    assert judged.guess.keys() <= judged.models["common"].keys()
+    assert judged.main in judged.guess
+    for measure, guess in judged.guess.items():
+        assert judged.models["common"][measure].value == pytest.approx(guess, abs=1e-9)
+    told = StringIO()
+    show_judged(judged, Console(file=told, width=200), as_json=False)
+    assert "always the same" in told.getvalue()
+    shown = {
+        line.split()[0]: line.split()[-1] for line in told.getvalue().splitlines() if line.strip()
+    }
+    assert shown[{"rmse": "RMSE", "log_loss": "log", "accuracy": "accuracy"}[judged.main]] == (
+        number_words(judged.guess[judged.main])
+    )
