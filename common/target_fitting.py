@@ -18,6 +18,7 @@ from common.fitting import (
     are_shares,
     tidy,
 )
+from common.setting_errors import as_toml
 from common.texts import shortened
 
 __all__ = ["count_values", "counts_in_words", "fit_target"]
@@ -57,9 +58,21 @@ def fit_target(
     if not (scale >= SMALLEST_SCALE and bound > 0):
         raise InputError(
             f"{where}: target {name!r}: expected numbers that vary in the public records; for "
-            "classes set positive"
+            f"classes name the values of class +1, such as features.positive = {_named(column)}"
         )
     return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
+
+
+def _named(column: pd.Series) -> str:
+    """The rarest of a column's few values, as the setting is typed.
+
+    >>> _named(pd.Series(["yes", "no", "no"])), _named(pd.Series([None]))
+    ('["yes"]', '["VALUE"]')
+    """
+    counts = count_values(column)
+    rarest = next(reversed(counts), "")
+    is_short = rarest.isprintable() and 0 < len(rarest) <= LONGEST_PUBLIC_VALUE
+    return as_toml([rarest if is_short and len(counts) <= NAMED_VALUES else "VALUE"])
 
 
 def _fit_classes(

@@ -150,10 +150,12 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
     except OSError:
         same = False
     if not same:
+        folder = ours.parent.parent
+        such = f", such as {folder}" * (folder / CA_FOLDER).is_dir()
         raise InputError(
             f"--certs {certs}: its CA is not the one of the study, whose tls.ca is {ours}; give "
-            f"--certs as the folder of that CA, such as {ours.parent.parent}, or let [tls] name "
-            f"the files in {certs / learner}"
+            f"--certs as the folder of that CA{such}, or let [tls] name the files in "
+            f"{certs / learner}"
         )
 
 

@@ -774,6 +774,9 @@ def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
         folder = place / ("others" if made else "certs")
         said = study.invite("--certs", folder)
         one_sentence(said, f"--certs {folder}: its CA is not the one of the study, whose tls.ca is")
+        # A folder is advised only where it has a CA.
+        assert (f"such as {place / 'certs'}, or let" in " ".join(said.stderr.split())) == made
+        assert "such as" not in said.stderr or made
         assert not (folder / "ca").exists()
         assert not (place / "exchange").exists() or not list((place / "exchange").iterdir())
     # A learner's files may lie elsewhere than they were made.

@@ -154,10 +154,28 @@ def test_classes_are_minus_and_plus_one(positive):
     np.testing.assert_array_equal(fitted.scaled(fitted.raw(column)), [-1, 1, 1, -1, -1])
 
 
-@pytest.mark.parametrize("cells", [["a", "b"], [1, 1], [None, None], [1e300, -1e300]])
-def test_targets_that_are_no_varying_numbers_are_refused(cells):
-    with pytest.raises(InputError, match="target 'y': expected numbers that vary"):
+@pytest.mark.parametrize(
+    ("cells", "typed"),
+    [
+        (["a", "a", "b"], '["b"]'),
+        ([1, 1], '["1"]'),
+        ([None, None], '["VALUE"]'),
+        (['the "b"', "a", "a"], r'["the \"b\""]'),
+        ([*"abcdefg"], '["VALUE"]'),
+        (["a" * 101, "b", "b"], '["VALUE"]'),
+    ],
+)
+def test_targets_that_are_no_varying_numbers_are_refused(cells, typed):
+    """The sentence has the setting of classes as one types it."""
+    with pytest.raises(InputError, match="target 'y': expected numbers that vary") as refused:
         fit_target(pd.Series(cells, name="y"), positive=None, coverage=0.9, where="public")
+    assert str(refused.value).endswith(f"class +1, such as features.positive = {typed}")
+
+
+def test_targets_too_large_to_be_read_are_refused():
+    giant = pd.Series([1e300, -1e300], name="y")
+    with pytest.raises(InputError, match="target 'y': expected numbers that vary"):
+        fit_target(giant, positive=None, coverage=0.9, where="public")
 
 
 @pytest.mark.parametrize("cells", [["a", "a"], ["b", "b"]])
