@@ -105,7 +105,13 @@ def told(case: Case, seeds: Sequence[int]) -> Iterator[ValidationSummary]:
             ]
             with closing(Journal(Path(folder) / f"{seed}.sqlite")) as journal:
                 validated = validate(
-                    case.plan, case.public, lines, case.theta, journal=journal, study_id="s"
+                    case.plan,
+                    case.public,
+                    lines,
+                    case.theta,
+                    enrollments=[line.enroll() for line in lines],
+                    journal=journal,
+                    study_id="s",
                 )
             assert validated is not None  # noqa: S101 (the study wants it)
             found = summarise_validation(
