@@ -71,14 +71,19 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
       error: What the check of the text raised.
 
     Returns:
-      The dotted key, empty for the whole text, and a sentence that begins in lower case.
+      The key, empty for the whole text, and a sentence that begins in lower case.
     """
     first = error.errors(include_input=False, include_url=False)[0]
-    return _dotted(first["loc"][:PARTS_SHOWN]), printable(_problem(first))
+    return _named(first["loc"][:PARTS_SHOWN]), printable(_problem(first))
 
 
-def _dotted(place: Sequence[Any]) -> str:
-    return ".".join(printable(part, LONGEST_PART) for part in place)
+def _named(place: Sequence[Any]) -> str:
+    """A place as readers count: owners.1.address is the address of entry 2 of owners."""
+    at = next((n for n, part in enumerate(place) if isinstance(part, int)), None)
+    if at is None:
+        return ".".join(printable(part, LONGEST_PART) for part in place)
+    entry = f"entry {place[at] + 1} of {_named(place[:at])}"
+    return f"{_named(place[at + 1 :])} of {entry}" if place[at + 1 :] else entry
 
 
 def _problem(detail: Mapping[str, Any]) -> str:
@@ -110,7 +115,7 @@ def _follows(
 
 def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     place, fault = detail["loc"], detail["type"]
-    key = _dotted(place)
+    key = _named(place)
     is_table = isinstance(detail["input"], dict | BaseModel)
     got = "" if is_table else f"got {_shown(detail['input'])}, "
     if fault == "extra_forbidden":

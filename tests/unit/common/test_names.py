@@ -67,7 +67,7 @@ def test_no_setting_and_no_message_takes_what_is_no_name(name, make_terms):
         check_settings(OwnerSettings, owner, where="OWNER.toml")
     with pytest.raises(InputError, match=f"S.toml: name: .*{rule}only"):
         check_settings(StudySettings, study | {"name": name}, where="S.toml")
-    with pytest.raises(InputError, match=f"S.toml: owners.0.name: .*{rule}only"):
+    with pytest.raises(InputError, match=f"S.toml: name of entry 1 of owners: .*{rule}only"):
         check_settings(StudySettings, study | {"owners": [{"name": name}]}, where="S.toml")
     tokens = policy | {"tokens": {name: "file:t"}}
     with pytest.raises(InputError, match=f"tokens: .*{rule}@ only"):
