@@ -244,6 +244,11 @@ class NoisePlan:
     responses: int
 
     @property
+    def grid(self) -> float:
+        """The grid's spacing 2^k, in gradient units; plans have it well within float64's powers."""
+        return math.ldexp(1.0, self.grid_exponent)
+
+    @property
     def noise_scale(self) -> float:
         """Scale b of the noise in gradient units."""
         return math.ldexp(self.scale_units, self.grid_exponent)

@@ -270,12 +270,13 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
     """
     if gradient.shape != (plan.dimension,) or noise.shape != (plan.dimension,):
         raise MalformedError(f"the query does not have the {plan.dimension} coordinates agreed on")
-    units = np.rint(np.ldexp(gradient, -plan.grid_exponent))
+    # Products with powers of 2 are exact, and much sooner there than np.ldexp's.
+    units = np.rint(gradient * (1.0 / plan.grid))
     # Neither can happen to records within their bounds; NaN would be cast to some number.
     if not np.abs(units).max() <= LARGEST_VALUE_UNITS:
         raise MalformedError("the query has no finite answer within the study's bounds")
     # Exact in 64 bits (NoisePlan bounds both); the rounding to a float comes after the noise.
-    return np.ldexp((units.astype(np.int64) + noise).astype(np.float64), plan.grid_exponent)
+    return (units.astype(np.int64) + noise).astype(np.float64) * plan.grid
 
 
 def seeded_noise(plan: NoisePlan, *, rng: np.random.Generator) -> Units:

@@ -236,9 +236,7 @@ class Answers:
         self._exact, self._plans, self._seeds = exact, plans, seeds
         shape = (len(plans), len(seeds))
         known = [plan for row in plans for plan in row if plan is not None]
-        self._exponents = np.array(
-            [[plan.grid_exponent if plan else 0 for plan in row] for row in plans], dtype=np.int64
-        )
+        self._grids = np.array([[plan.grid if plan else 1.0 for plan in row] for row in plans])
         self._is_exact = np.array([[plan is None for plan in row] for row in plans])
         dimension = max((plan.dimension for plan in known), default=1)
         most = max((plan.responses for plan in known), default=1)
@@ -256,10 +254,10 @@ class Answers:
     def of_runs(self, runs: Labels, owners: Slots, thetas: Matrix) -> Matrix:
         """One answer in each of some runs."""
         exact = self._exact(owners, thetas)
-        exponents = self._exponents[owners, runs][:, None]
-        units = np.rint(np.ldexp(exact, -exponents)).astype(np.int64)
+        grids = self._grids[owners, runs][:, None]
+        units = np.rint(exact * (1.0 / grids)).astype(np.int64)
         units += self._noise(runs, owners)
-        answers: Matrix = np.ldexp(units.astype(np.float64), exponents)
+        answers: Matrix = units.astype(np.float64) * grids
         is_exact = self._is_exact[owners, runs]
         if is_exact.any():
             answers[is_exact] = exact[is_exact]
