@@ -39,7 +39,8 @@ import os, resource, sys, time
 from pathlib import Path
 import numpy as np
 from common.config import check_settings
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
@@ -76,7 +77,7 @@ print(after[0] - before[0], after[1] - before[1], after[2] - before[2], time.per
 MAP = """
 import sys
 from pathlib import Path
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 folder = Path(sys.argv[1])

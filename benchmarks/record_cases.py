@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Labels, Vector
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.held_out import held_out_records
 from common.losses import LOSSES, Regulariser
 from common.map_fitting import fit_feature_map

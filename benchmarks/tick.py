@@ -38,7 +38,7 @@ import pandas as pd
 import tomli_w
 
 from common.channels import bind, open_channel
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.losses import Regulariser
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.extensions import ExtensionArray
 
-from common.arrays import Vector
+from common.arrays import Flags, Vector
 from common.cells import Label, months_of, readable
 
 __all__ = [
     "category_key",
     "category_keys",
     "has_percent_sign",
+    "have_values",
     "is_missing_text",
     "missing_texts",
     "parse_month",
@@ -30,6 +31,7 @@ __all__ = [
     "parse_number",
     "parse_numbers",
     "unit_of",
+    "with_gaps",
 ]
 
 
@@ -234,6 +236,34 @@ def category_keys(column: pd.Series) -> tuple[NDArray[np.intp], list[str | None]
     for place, value in left:
         keys[place] = category_key(value)
     return codes, keys
+
+
+def have_values(column: pd.Series, values: Collection[str]) -> Flags:
+    """Which cells have one of these values, however either is written, shape (n,).
+
+    >>> have_values(pd.Series(["999", "-1.0", "7", None]), ["-1", "999.0"])
+    array([ True,  True, False, False])
+    """
+    positions, keys = category_keys(column)
+    wanted = {category_key(value) for value in values} - {None}
+    found: Flags = np.array([*(key in wanted for key in keys), False])[positions]
+    for parse, parse_all in ((parse_number, parse_numbers), (parse_month, parse_months)):
+        found |= np.isin(parse_all(column), [*map(parse, values)])
+    return found
+
+
+def with_gaps(table: pd.DataFrame, missing: Mapping[str, Collection[str]]) -> pd.DataFrame:
+    """The table, whose cells are empty where they have a value that says that there is none.
+
+    Args:
+      table: Raw records.
+      missing: These values of each column that has some.
+
+    >>> with_gaps(pd.DataFrame({"age": [30, 999]}), {"age": ["999"]})["age"].tolist()
+    [30.0, nan]
+    """
+    made = {name: table[name].mask(have_values(table[name], v)) for name, v in missing.items()}
+    return table.assign(**made) if made else table
 
 
 def has_percent_sign(column: pd.Series) -> bool:

@@ -18,28 +18,30 @@ from __future__ import annotations
 import hashlib
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from common.arrays import Flags, Matrix
-from common.config import Lasting, Place, Positive, Settings
+from common.config import Lasting, Positive
 from common.domain import Domain, without_specks
 from common.errors import InputError
 from common.files import open_regular
-from common.fitting import MOST_CATEGORIES, Bound, CategoryOrder, ColumnRule, Number, TargetRule
+from common.fitting import (
+    Bound,
+    ColumnRule,
+    Number,
+    TargetRule,
+)
 from common.map_text import laid_out
 from common.setting_errors import first_fault
 from common.suggestions import check_columns
-from common.tables import TableSource
 from common.terms import Records
 
 __all__ = [
     "FeatureMap",
-    "FeatureSettings",
     "load_feature_map",
     "with_target",
 ]
@@ -53,91 +55,6 @@ MADE_BY = "give a file that copriv features fit has written"
 LONGEST_REASON = 200
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
 LARGEST_ENTRIES = 2_000_000
-_VALUE = (str, int, float)
-
-
-def _positive(value: object) -> object:
-    """One value, a list of values or nothing; one sentence for all else."""
-    if isinstance(value, list | tuple) and value and all(isinstance(v, _VALUE) for v in value):
-        return tuple(value)
-    if value is None or isinstance(value, _VALUE):
-        return value
-    raise ValueError("expected one value, or a list of values, of class +1")
-
-
-class FeatureSettings(Settings):
-    """The feature map, which turns columns into numbers: a saved one, or how to fit one.
-
-    Args:
-      map: A saved feature map; beside it only ``public`` may be set.
-      public: The public records.
-      target: The column to predict.
-      columns: The input columns; without it all columns but the target.
-      drop: Columns to leave out.
-      categorical: Columns whose numbers are codes, such as diagnoses, and no quantities.
-      components: The number of principal components that replace the columns; without it the
-        columns themselves are used.
-      whiten: Scale every component to variance one on the public records; without ``components``
-        all principal components are used. Training without noise is a little faster, but equal
-        noise drowns what the small components say.
-      coverage: The share of the public values that are within the bounds of each column, each
-        feature and the target; values beyond are moved to the bound.
-      l1_coverage: Share of the public records whose L1 norm is within the radius; longer ones
-        are scaled down to it. The sensitivity grows with the square of the radius, so the
-        longest tenth costs more than it teaches. 1 sets no radius.
-      l1_radius: The radius itself, in place of ``l1_coverage``.
-      category_order: How categories become numbers: in the order of their mean public target
-        ("target"), also as far apart as these means are ("mean"; `copriv init` writes it), or in
-        the order of their names ("name").
-      max_categories: A column of text with more distinct values than this is taken for free text
-        and left out.
-      intercept: Append a constant feature 1.
-      positive: The value of the target that is class +1, or a list of them; every other value is
-        class -1. Without it the target is a number.
-    """
-
-    EXAMPLES = MappingProxyType(
-        {
-            "map": "features.json",
-            "public": {"rows": "-5000:"},
-            "target": "Length of Stay",
-            "columns": ["Age Group", "Gender"],
-            "drop": ["id"],
-            "categorical": ["diagnosis code"],
-            "components": 5,
-            "l1_radius": 10.0,
-            "positive": ["Charged Off", "Default"],
-        }
-    )
-
-    map: Place | None = None
-    public: TableSource | None = None
-    target: str | None = None
-    columns: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    components: Annotated[int, Field(ge=1)] | None = None
-    whiten: bool = False
-    coverage: Annotated[float, Field(gt=0.5, le=1)] = 0.99
-    l1_coverage: Annotated[float, Field(gt=0, le=1)] = 0.9
-    l1_radius: Positive | None = None
-    category_order: CategoryOrder = "target"
-    max_categories: Annotated[int, Field(ge=2)] = MOST_CATEGORIES
-    intercept: bool = True
-    positive: Annotated[
-        str | int | float | bool | tuple[str | int | float | bool, ...] | None,
-        BeforeValidator(_positive),
-    ] = None
-
-    @model_validator(mode="after")
-    def _map_or_fit(self) -> Self:
-        fit_only = sorted(self.model_fields_set - {"map", "public"})
-        if self.map is not None and fit_only:
-            raise ValueError(f"map is complete and is not fitted; remove {', '.join(fit_only)}")
-        if self.map is None and (self.public is None or not self.target):
-            raise ValueError("set public and target to fit a feature map, or map to a saved one")
-        return self
-
 
 # Only the first fault is reported: to collect thousands of a hostile text would take minutes.
 _Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from common.arrays import Flags, Matrix, Vector
+from common.arrays import Flags, Vector
 from common.columns import (
     category_keys,
     has_percent_sign,
+    parse_month,
     parse_months,
+    parse_number,
     parse_numbers,
 )
 from common.config import Lasting
-from common.errors import InputError
 
 __all__ = [
     "LARGEST_NUMBER",
@@ -29,11 +32,11 @@ __all__ = [
     "Bound",
     "CategoryOrder",
     "ColumnRule",
+    "NoValues",
     "Number",
     "TargetRule",
     "are_shares",
     "fit_column",
-    "fit_rotation",
     "is_free_text",
     "read_as_numbers",
     "tidy",
@@ -43,12 +46,16 @@ __all__ = [
 # So large that public files do not come near, so small that sums of products stay finite.
 LARGEST_NUMBER = 1e15
 SMALLEST_SCALE = 1e-15
+# Values that say that there is none: a few, and short ones.
+MOST_MISSING, LONGEST_MISSING = 20, 100
 
 Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_NUMBER)]
 Bound = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 Kind = Literal["number", "date", "category"]
 CategoryOrder = Literal["target", "mean", "name"]
+NoValue = Annotated[str, Field(min_length=1, max_length=LONGEST_MISSING)]
+NoValues = Annotated[tuple[NoValue, ...], Field(max_length=MOST_MISSING)]
 
 NO_VARIATION = "constant"  # of a column that is left out: its values are alike within the bounds
 # This many of a column's values must read as numbers (or dates) for the column to be one.
@@ -61,8 +68,6 @@ PRIOR_RECORDS = 20.0
 MOST_POSITIVE = 1000
 # A target of more values is none of words that people spell.
 MOST_PUBLIC_VALUES = 100
-# A direction with less than this share of the largest variance is rounding, not information.
-SMALLEST_VARIANCE = 1e-6
 
 
 class ColumnRule(Lasting):
@@ -79,6 +84,7 @@ class ColumnRule(Lasting):
       high: Upper public bound of the number.
       center: Subtracted from the clamped number.
       scale: The difference is divided by it.
+      missing: Values that say that there is none, such as 999, as :func:`category_key` writes them.
     """
 
     FIRST_FIELDS = (
@@ -104,6 +110,7 @@ class ColumnRule(Lasting):
     high: Number
     center: Number
     scale: Scale
+    missing: NoValues = ()
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:
@@ -115,16 +122,25 @@ class ColumnRule(Lasting):
         """The numbers, dates or codes of a column, shape (n,), NaN where a value is missing."""
         match self.kind:
             case "number":
-                return parse_numbers(column, shares=self.shares)
+                return _without(parse_numbers(column, shares=self.shares), self.numbers_missing)
             case "date":
-                return parse_months(column)
+                return _without(parse_months(column), self.numbers_missing)
             case "category":
                 return self._coded(column)
 
     def _coded(self, column: pd.Series) -> Vector:
         positions, keys = category_keys(column)
-        codes = [np.nan if key is None else self.codes.get(key, self.unknown) for key in keys]
+        codes = [
+            np.nan if key is None or key in self.missing else self.codes.get(key, self.unknown)
+            for key in keys
+        ]
         return np.array([*codes, np.nan], dtype=np.float64)[positions]
+
+    @property
+    def numbers_missing(self) -> list[float]:
+        """The numbers, or months, that say that there is no value."""
+        parse = parse_month if self.kind == "date" else partial(parse_number, shares=self.shares)
+        return [code for code in map(parse, self.missing) if not math.isnan(code)]
 
     def clamped(self, column: pd.Series) -> Vector:
         """The raw numbers, filled and clamped to the public bounds, shape (n,)."""
@@ -151,6 +167,7 @@ class TargetRule(Lasting):
       public_values: The values of the public records, of classes only and where they are few.
         They help whoever looks at records to see that a class is spelt otherwise. No record is
         read by them, so they stand in files and are no part of a map's canonical text.
+      missing: As of :class:`ColumnRule`.
     """
 
     FIRST_FIELDS = ("name", "positive", "shares", "center", "scale", "bound", "fill")
@@ -166,6 +183,7 @@ class TargetRule(Lasting):
     public_values: Annotated[
         tuple[str, ...], Field(max_length=MOST_PUBLIC_VALUES, exclude=True)
     ] = ()
+    missing: NoValues = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -177,6 +195,8 @@ class TargetRule(Lasting):
             raise ValueError("target: also_positive needs positive")
         if self.public_values and self.positive is None:
             raise ValueError("target: public_values needs positive")
+        if set(self.missing) & set(self.class_values):
+            raise ValueError("target: a value of class +1 cannot be one that says there is none")
         return self
 
     @property
@@ -187,10 +207,11 @@ class TargetRule(Lasting):
     def raw(self, column: pd.Series) -> Vector:
         """Numbers, or classes -1 and +1, shape (n,), NaN where a target is missing."""
         if self.positive is None:
-            return parse_numbers(column, shares=self.shares)
+            missing = (parse_number(value, shares=self.shares) for value in self.missing)
+            return _without(parse_numbers(column, shares=self.shares), missing)
         positions, keys = category_keys(column)
-        wanted = set(self.class_values)
-        signs = [np.nan if key is None else 2.0 * (key in wanted) - 1.0 for key in keys]
+        wanted, none = set(self.class_values), {None, *self.missing}
+        signs = [np.nan if key in none else 2.0 * (key in wanted) - 1.0 for key in keys]
         return np.array([*signs, np.nan], dtype=np.float64)[positions]
 
     def scaled(self, raw: Vector) -> Vector:
@@ -198,6 +219,13 @@ class TargetRule(Lasting):
         with np.errstate(over="ignore"):  # A giant target becomes infinite, then the bound.
             scaled = (raw - self.center) / self.scale
         return np.clip(np.where(np.isnan(scaled), self.fill, scaled), -self.bound, self.bound)
+
+
+def _without(numbers: Vector, missing: Iterable[float]) -> Vector:
+    """The same, NaN where a number says that there is none; each takes the same time."""
+    for code in missing:
+        numbers = np.where(numbers == code, np.nan, numbers)
+    return numbers
 
 
 def fit_column(
@@ -363,36 +391,6 @@ def category_means(keys: list[str | None], targets: Vector) -> dict[str | None, 
         / (count + PRIOR_RECORDS)
         for key, total, count in zip(groups.index, groups["sum"], groups["size"], strict=True)
     }
-
-
-def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str) -> Matrix:
-    """Principal directions of standardised columns as rows, largest variance first.
-
-    Args:
-      z: Standardised public columns, shape (n, d).
-      components: How many directions; None for all that carry variance.
-      whiten: Scale each direction so that its component has unit variance.
-      where: What the records are called in an error.
-
-    Raises:
-      InputError: The columns have fewer independent directions than asked for.
-    """
-    variances, directions = np.linalg.eigh(z.T @ z / len(z))
-    variances, directions = variances[::-1], directions[:, ::-1].T
-    rank = int(np.count_nonzero(variances > SMALLEST_VARIANCE * variances[0]))
-    wanted = components or rank
-    if wanted > rank:
-        raise InputError(
-            f"{where}: components: got {wanted}, expected at most {rank}: the public records' "
-            "columns have no more independent directions"
-        )
-    directions = directions[:wanted]
-    # An eigenvector's sign is arbitrary; its largest entry is made positive.
-    largest = np.argmax(np.abs(directions), axis=1)
-    directions = directions * np.sign(directions[np.arange(wanted), largest])[:, None]
-    if whiten:
-        directions = directions / np.sqrt(variances[:wanted])[:, None]
-    return np.ascontiguousarray(directions, dtype=np.float64)
 
 
 def tidy(value: float | np.floating) -> float:

@@ -246,9 +246,9 @@ class Column:
         if not FEWEST_RECORDS <= self.distinct <= self.count / REPEATED:
             return False
         steps = np.diff(np.unique(self.numbers[np.isfinite(self.numbers)]))
-        if steps.sum() > LARGEST_WHOLE:
+        if steps.sum() > LARGEST_WHOLE or np.mean(steps) < APART:
             return False
-        return bool(np.mean(steps) >= APART and np.gcd.reduce(steps.astype(np.int64)) == 1)
+        return bool(np.gcd.reduce(steps.astype(np.int64)) == 1)
 
     @property
     def measures(self) -> bool:
@@ -259,16 +259,22 @@ class Column:
 
     @cached_property
     def code_for_missing(self) -> str:
-        """A number that may say that there is none, as a question; empty where nothing looks so.
-
-        It is one of those that people write so (999, -1, 0), stands again and again, and lies
-        beyond all other numbers, with a gap between.
-        """
+        """A number that may say that there is none, as text; empty where nothing looks so."""
         return _code_for_missing(self.numbers) if self.kind == "number" else ""
+
+    def code_note(self, cure: str) -> str:
+        """What to say of it, and what to do; empty where nothing looks so."""
+        code = self.code_for_missing
+        times = np.count_nonzero(self.numbers == float(code or "nan"))
+        return f"{code} stands {times:,} times: a code for missing? then {cure}" if code else ""
 
 
 def _code_for_missing(numbers: Vector) -> str:
-    """As :attr:`Column.code_for_missing`, of a column of numbers."""
+    """As :attr:`Column.code_for_missing`, of a column of numbers.
+
+    It is one of those that people write so (999, -1, 0), stands again and again, and lies
+    beyond all other numbers, with a gap between.
+    """
     values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
     code = counts >= REPEATED
     code[code] = [_is_sentinel(value) for value in values[code]]
@@ -277,14 +283,8 @@ def _code_for_missing(numbers: Vector) -> str:
         return ""
     low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
     gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
-    beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap))
-    if not beyond.any() or not high > low:
-        return ""
-    most = int(np.argmax(np.where(beyond, counts, 0)))
-    return (
-        f"{values[most]:g} stands {counts[most]:,} times: a code for missing? then leave these "
-        "cells empty"
-    )
+    beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap)) & (high > low)
+    return f"{values[np.argmax(np.where(beyond, counts, 0))]:.10g}" if beyond.any() else ""
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
 from common.arrays import Matrix
-from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings
-from common.fitting import ColumnRule, TargetRule, fit_column, fit_rotation, tidy
+from common.columns import category_key, have_values, with_gaps
+from common.errors import DoubtWarning, InputError
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
+from common.fitting import ColumnRule, TargetRule, fit_column, tidy
 from common.suggestions import among_columns
 from common.target_fitting import fit_target
 
-__all__ = ["fit_feature_map"]
+__all__ = ["fit_feature_map", "fit_rotation"]
+
+# A direction with less than this share of the largest variance is rounding, not information.
+SMALLEST_VARIANCE = 1e-6
 
 
 def fit_feature_map(
@@ -35,6 +42,8 @@ def fit_feature_map(
     if len(table) == 1:
         raise InputError(f"{where}: there is only 1 public record, which is not enough; give more")
     names = _input_names(table, settings, where)
+    _warn_of_unseen(table, settings, where)
+    table = with_gaps(table, settings.missing)
     raw_target = table[str(settings.target)]
     target = fit_target(
         raw_target, positive=settings.positive, coverage=settings.coverage, where=where
@@ -42,6 +51,7 @@ def fit_feature_map(
     if private:
         # The values of private records are no public ones.
         target = target.model_copy(update={"public_values": ()})
+    target = with_missing(target, settings)
     table = table[~np.isnan(target.raw(raw_target))]
     rules, dropped = _fit_columns(table, names, target, settings)
     if not rules:
@@ -97,6 +107,7 @@ def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> 
         "columns": settings.columns or (),
         "drop": settings.drop,
         "categorical": settings.categorical,
+        "missing": tuple(settings.missing),
     }
     for key, names in named.items():
         for name in names:
@@ -128,5 +139,68 @@ def _fit_columns(
         if isinstance(fitted, str):
             dropped[name] = fitted
         else:
-            rules.append(fitted)
+            rules.append(with_missing(fitted, settings))
     return rules, dropped
+
+
+def _warn_of_unseen(table: pd.DataFrame, settings: FeatureSettings, where: str) -> None:
+    """Say which values that say that there is none no cell has.
+
+    Warns:
+      DoubtWarning: There are some.
+    """
+    for name, values in settings.missing.items():
+        unseen = [value for value in values if not have_values(table[name], [value]).any()]
+        if unseen:
+            warnings.warn(
+                f"features.missing.{name}: no public record of {where} has "
+                f"{' or '.join(unseen)}; correct it, unless it is only rare",
+                DoubtWarning,
+                stacklevel=3,
+            )
+
+
+Rule = TypeVar("Rule", ColumnRule, TargetRule)
+
+
+def with_missing(rule: Rule, settings: FeatureSettings) -> Rule:
+    """The rule of a column, which knows the values that say that there is none.
+
+    Raises:
+      InputError: One of them is class +1.
+    """
+    values = settings.missing.get(rule.name, ())
+    if not values:
+        return rule
+    keys = sorted({key for value in values if (key := category_key(value)) is not None})
+    return type(rule)(**{**dict(rule), "missing": tuple(keys)})
+
+
+def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str) -> Matrix:
+    """Principal directions of standardised columns as rows, largest variance first.
+
+    Args:
+      z: Standardised public columns, shape (n, d).
+      components: How many directions; None for all that carry variance.
+      whiten: Scale each direction so that its component has unit variance.
+      where: What the records are called in an error.
+
+    Raises:
+      InputError: The columns have fewer independent directions than asked for.
+    """
+    variances, directions = np.linalg.eigh(z.T @ z / len(z))
+    variances, directions = variances[::-1], directions[:, ::-1].T
+    rank = int(np.count_nonzero(variances > SMALLEST_VARIANCE * variances[0]))
+    wanted = components or rank
+    if wanted > rank:
+        raise InputError(
+            f"{where}: components: got {wanted}, expected at most {rank}: the public records' "
+            "columns have no more independent directions"
+        )
+    directions = directions[:wanted]
+    # An eigenvector's sign is arbitrary; its largest entry is made positive.
+    largest = np.argmax(np.abs(directions), axis=1)
+    directions = directions * np.sign(directions[np.arange(wanted), largest])[:, None]
+    if whiten:
+        directions = directions / np.sqrt(variances[:wanted])[:, None]
+    return np.ascontiguousarray(directions, dtype=np.float64)

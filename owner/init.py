@@ -41,6 +41,7 @@ __all__ = [
 
 # Files of these rights are for their user alone.
 PRIVATE = 0o600
+LEAVE_EMPTY = "leave these cells empty, or have the study name it (features.missing)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +124,9 @@ def _withheld(column: Column) -> str:
 def _far_out(column: Column) -> str:
     """What to know of outliers."""
     if not column.far_out.size:
-        return column.code_for_missing
+        return column.code_note(LEAVE_EMPTY)
     cut = "studies cut those beyond their public bounds"
-    return f"{counted(column.far_out.size, 'outlier')}; {column.code_for_missing or cut}"
+    return f"{counted(column.far_out.size, 'outlier')}; {column.code_note(LEAVE_EMPTY) or cut}"
 
 
 def _date(column: Column) -> str:

@@ -29,7 +29,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import learner.training.study
 from common.command import OBJECTS_MADE
 from common.config import check_settings
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.model import Model

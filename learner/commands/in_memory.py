@@ -24,7 +24,7 @@ from common.arrays import Flags, Labels, unmasked
 from common.column_faults import warn_of_misfits
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.held_out import held_out_records
 from common.looking import look_at
 from common.losses import LOSSES
@@ -165,7 +165,8 @@ def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
     # That a column of plain dates is one is no doubt.
     odd = [c for c in looked.columns.values() if c.kind != "date" or c.unsure_date or c.has_times]
     notes = mark_notes(None, base=Path(), table=records)
-    notes += [f"{c.shown}: {c.code_for_missing}" for c in odd if c.code_for_missing]
+    cure = "name it in features.missing"
+    notes += [f"{c.shown}: {c.code_note(cure)}" for c in odd if c.code_for_missing]
     for note in (*notes, *(note for column in odd for note in odd_cells(column))):
         warnings.warn(note, DoubtWarning, stacklevel=2)
 

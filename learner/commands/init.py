@@ -19,7 +19,8 @@ from common.annotated import annotated
 from common.arrays import Flags
 from common.config import load_settings
 from common.errors import DoubtWarning, InputError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
 from common.losses import LOSSES
@@ -32,7 +33,7 @@ from learner.commands.raw_tables import Choices, Session, checked_epsilon, check
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, among_whose, choose_target
-from learner.planning.inputs import Inputs, choose_inputs
+from learner.planning.inputs import Inputs, choose_inputs, features_section
 from learner.planning.map_notes import (
     MOSTLY_UNKNOWN,
     dropped_notes,
@@ -187,7 +188,7 @@ class _Draft:
         Raises:
           InputError: They are too few, or no column varies among them.
         """
-        settings = _features(self.target, self.inputs)
+        settings = features_section(self.target, self.inputs, self.choices.codes)
         table = self.session.table.iloc[self.public].reset_index(drop=True)
         try:
             with _told_already():
@@ -248,7 +249,7 @@ class _Draft:
         return {
             "name": name,
             "profile": "recommended",
-            "features": _features(self.target, self.inputs),
+            "features": features_section(self.target, self.inputs, self.choices.codes),
             "model": {"loss": _loss(self.target), "theta_max": box},
             "algorithm": {},
             "privacy": {"epsilon": checked_epsilon(self.choices.epsilon)},
@@ -381,18 +382,6 @@ def _told_already() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtWarning)
         yield
-
-
-def _features(target: Target, inputs: Inputs) -> dict[str, Any]:
-    """The section [features], but for the public records."""
-    chosen: dict[str, Any] = {"target": target.name, "columns": inputs.columns}
-    if inputs.categorical:
-        chosen["categorical"] = inputs.categorical
-    # Of two categories that are next to each other one may be ten times the other.
-    chosen["category_order"] = "mean"
-    if target.positive:
-        chosen["positive"] = target.positive
-    return chosen
 
 
 def _loss(target: Target) -> str:

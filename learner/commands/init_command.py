@@ -70,6 +70,12 @@ choices = as_listed(
         help="A column whose numbers are names; may be repeated.",
     ),
     click.option(
+        "--missing",
+        multiple=True,
+        metavar="COLUMN=VALUE",
+        help="A value that says that there is none, such as age=999; may be repeated.",
+    ),
+    click.option(
         "--most",
         type=click.IntRange(1, 1000),
         default=12,
@@ -116,7 +122,9 @@ def init(
     click.echo(f"{table}: {counted(session.look.num_records, 'row')}, {_columns(session)}")
     for line in session.notes:
         click.echo(f"note: {printable(line)}")
-    chosen = _asked(session, Choices(**typed), yes=yes)
+    choices = Choices(**typed)
+    session = session.with_gaps(choices)
+    chosen = _asked(session, choices, yes=yes)
     with whole_folder(folder):
         name = name_of_table(folder.name, otherwise="study")
         path = write_study(session, chosen, folder, name=name, console=console(width=120))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.columns import category_key, have_values, with_gaps
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes, empty_notes, persons_column, whose_rows
@@ -55,6 +57,7 @@ class Choices:
       epsilon: Each owner's budget.
       drop: Columns that are no input.
       categorical: Columns whose numbers are names.
+      missing: COLUMN=VALUE of each value that says that there is none.
       most: How many owners at most.
       split: Whether each owner's records, and the public ones, go to files of their own.
     """
@@ -66,8 +69,20 @@ class Choices:
     epsilon: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     most: int = MOST_OWNERS
     split: bool | None = None
+
+    @property
+    def codes(self) -> dict[str, tuple[str | int | float, ...]]:
+        """The values that say that there is none, of each column that has some."""
+        found: dict[str, tuple[str | int | float, ...]] = {}
+        for typed in self.missing:
+            name, equals, value = typed.rpartition("=")
+            if not (equals and name and category_key(value)):
+                raise InputError(f"--missing {typed}: expected COLUMN=VALUE, such as age=999")
+            found[name] = (*found.get(name, ()), _as_number(value))
+        return found
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,24 @@ class Session:
     def whose(self, choices: Choices) -> NDArray[np.intp]:
         """Of each row the first one of the same person, shape (n,)."""
         return whose_rows(self.persons(choices), len(self.table))
+
+    def with_gaps(self, choices: Choices) -> Session:
+        """The same, where cells are empty that say that there is no value.
+
+        Raises:
+          InputError: A column is not there, or no cell has such a value.
+        """
+        codes = {name: [str(v) for v in values] for name, values in choices.codes.items()}
+        check_columns("--missing", self.look, [*codes])
+        for name, values in codes.items():
+            for value in values:
+                if not have_values(self.table[name], [value]).any():
+                    raise InputError(
+                        f"--missing {name}={value}: no cell of this column has this value; leave "
+                        "it out, or correct it"
+                    )
+        table = with_gaps(self.table, codes)
+        return replace(self, table=table, look=look_at(table)) if codes else self
 
     @property
     def likely_owners(self) -> list[str]:
@@ -219,6 +252,18 @@ class Session:
             f"--owners: {owners!r} is neither a column nor a number of equal parts"
             f"{among_columns(owners, self.look.columns)}"
         )
+
+
+def _as_number(value: str) -> str | int | float:
+    """A typed value as settings have it: a number, or a text.
+
+    >>> _as_number("999"), _as_number("-9.5"), _as_number("unknown")
+    (999, -9.5, 'unknown')
+    """
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(value)
+    return value
 
 
 def checked_epsilon(typed: str | None) -> int | str:

@@ -11,7 +11,7 @@ from common.column_names import LATER, NEVER_ZERO, NOT_LATER, is_called
 from common.leakage import explained_together, explained_variance
 from common.looking import FEWEST_RECORDS, Column
 from common.texts import LONGEST_NAME, first_few, named, printable
-from learner.planning.drafting import Target
+from learner.planning.drafting import Target, missing_option
 
 __all__ = ["never_zero", "questions"]
 
@@ -57,7 +57,7 @@ def never_zero(column: Column) -> str:
 
     >>> cells = np.array([*np.arange(150.0, 250.0), 0.0, 0.0])
     >>> never_zero(Column("chol", "number", 101, 0, cells))
-    '0 stands 2 times, where no amount can be 0: a code for missing; leave these cells empty'
+    '0 stands 2 times, where no amount can be 0: a code for missing? then --missing chol=0'
     """
     zeros = int(np.count_nonzero(column.numbers == 0))
     is_amount = column.kind == "number" and column.distinct >= FEWEST_RECORDS
@@ -67,8 +67,8 @@ def never_zero(column: Column) -> str:
     if np.any(column.numbers < 0):
         return ""
     times = "once" if zeros == 1 else f"{zeros:,} times"
-    what = "this cell" if zeros == 1 else "these cells"
-    return f"0 stands {times}, where no amount can be 0: a code for missing; leave {what} empty"
+    then = f"then {missing_option(column, '0')}"
+    return f"0 stands {times}, where no amount can be 0: a code for missing? {then}"
 
 
 def _typed(option: str, columns: Sequence[Column]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from common.copies import names_persons, rise_together, same_partition
 from common.date_marks import how_to_write, reading_in_words
@@ -17,7 +18,7 @@ from common.leakage import (
 from common.looking import PLAINLY, Column, Look
 from common.suggestions import among_columns
 from common.texts import counted, shortened
-from learner.planning.drafting import Target
+from learner.planning.drafting import Target, code_note
 from learner.planning.input_notes import never_zero, questions
 
 __all__ = [
@@ -153,6 +154,29 @@ def _none_left(reasons: Sequence[str]) -> str:
     return f"init: no column is left to predict from{why}; give a table with more columns"
 
 
+def features_section(
+    target: Target, inputs: Inputs, missing: Mapping[str, Sequence[str | float]]
+) -> dict[str, Any]:
+    """The section [features] of a study, but for its public records.
+
+    Args:
+      target: What is predicted.
+      inputs: What it is predicted from.
+      missing: Values that say that there is none, of columns that have some.
+    """
+    chosen: dict[str, Any] = {"target": target.name, "columns": inputs.columns}
+    if inputs.categorical:
+        chosen["categorical"] = inputs.categorical
+    codes = {name: v for name, v in missing.items() if name in {target.name, *inputs.columns}}
+    if codes:
+        chosen["missing"] = codes
+    # Of two categories that are next to each other one may be ten times the other.
+    chosen["category_order"] = "mean"
+    if target.positive:
+        chosen["positive"] = target.positive
+    return chosen
+
+
 def check_columns(option: str, look: Look, names: Sequence[str]) -> None:
     """Refuse columns that are not there.
 
@@ -272,7 +296,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     if zeros := never_zero(column):
         yield f"{name}: {zeros}"
     elif column.code_for_missing and not column.far_out.size:
-        yield f"{name}: {column.code_for_missing}"
+        yield f"{name}: {code_note(column)}"
     yield from odd_cells(column)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from common.config import VALIDATION_SHARE, Overrides, Positive, Settings, load_settings
 from common.errors import InputError
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.losses import LOSSES
 from common.names import Name, repeated
 from common.tables import TableSource

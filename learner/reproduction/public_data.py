@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from common.columns import category_keys
 from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table

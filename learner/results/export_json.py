@@ -17,7 +17,8 @@ __all__ = ["json_text"]
 STEPS = (
     "column: a number; a date as months since 2000-01 with days as parts of 31; a category as "
     "codes[text], unknown for a text that codes has not",
-    "fill a value that is missing, then clamp it to low..high",
+    "fill a value that is missing, or is one of the column's missing where it has some, then clamp "
+    "it to low..high",
     "z = (value - center) / scale",
     "features = rotation z, or z where rotation is null",
     "clamp each feature to -bound..bound",
@@ -52,11 +53,13 @@ def json_text(model: Model) -> str:
 
 
 def _examples(model: Model) -> list[dict[str, Any]]:
-    """Rows of ends and of missing values, with what is predicted for them."""
+    """Rows of ends, of missing values and of codes for them, with what is predicted for each."""
     rules = model.feature_map.columns
     rows = [
         {rule.name: None for rule in rules},
         *({rule.name: _cell(rule, end) for rule in rules} for end in ("low", "high")),
+        *[{rule.name: next(iter(rule.missing), None) for rule in rules}]
+        * any(r.missing for r in rules),
     ]
     predicted = model.predictions(pd.DataFrame(rows, dtype=object), where="examples")
     return [

@@ -31,6 +31,8 @@ ISO = (
     r"\s*[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}\s*",
 )
 NAMED = r"(?i)\s*(?:[0-9]{{1,2}}[- ])?{month}[a-z]*[- ][0-9]{{4}}\s*"
+# Months that are fewer apart are of one day.
+SAME_DAY = 1e-6
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
@@ -102,15 +104,25 @@ def _centred(graph: Graph, rule: ColumnRule) -> str:
     """One raw column, filled, clamped and centred, shape (n, 1)."""
     match rule.kind:
         case "number":
-            raw = graph.input(rule.name, "number")
-            complete = graph.where(graph.op("IsNaN", raw), rule.fill, raw)
+            complete = _filled(graph, rule, graph.input(rule.name, "number"))
         case "date":
-            months = _months(graph, graph.input(rule.name, "text"))
-            complete = graph.where(graph.op("IsNaN", months), rule.fill, months)
+            complete = _filled(graph, rule, _months(graph, graph.input(rule.name, "text")))
         case "category":
             complete = _coded(graph, rule, graph.input(rule.name, "text"))
     clipped = graph.op("Clip", complete, graph.constant(rule.low), graph.constant(rule.high))
     return graph.op("Sub", clipped, graph.constant(rule.center))
+
+
+def _filled(graph: Graph, rule: ColumnRule, raw: str) -> str:
+    """Numbers or months, filled where there is none, or one that says so; a day is 1/31."""
+    is_none = graph.op("IsNaN", raw)
+    for code in rule.numbers_missing:
+        away = graph.op("Abs", graph.op("Sub", raw, graph.constant(code)))
+        is_code = graph.op(
+            "LessOrEqual", away, graph.constant(SAME_DAY if rule.kind == "date" else 0.0)
+        )
+        is_none = graph.op("Or", is_none, is_code)
+    return graph.where(is_none, rule.fill, raw)
 
 
 def _first_words(graph: Graph, text: str, count: int) -> list[str]:
@@ -136,7 +148,8 @@ def _parts(graph: Graph, split: str, count: int) -> list[str]:
 def _coded(graph: Graph, rule: ColumnRule, text: str) -> str:
     """The code of each category, the fill value where it is missing."""
     # A key that is not its own canonical form never occurs: cells are read into that form.
-    codes = {key: code for key, code in rule.codes.items() if category_key(key) == key}
+    every = rule.codes | dict.fromkeys(rule.missing, rule.fill)
+    codes = {key: code for key, code in every.items() if category_key(key) == key}
     numbers = {key: code for key, code in codes.items() if _is_number(key)}
     texts = {key: code for key, code in codes.items() if key not in numbers}
     most_words = max((len(key.split()) for key in texts), default=1)

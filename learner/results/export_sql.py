@@ -8,6 +8,7 @@ table of the next: raw, filled and clamped, standardised, features, scaled down,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from common.columns import category_key, missing_texts
@@ -128,15 +129,18 @@ def _filled(rule: ColumnRule) -> str:
     fill = _number(rule.fill)
     match rule.kind:
         case "number":
-            return f"COALESCE(CAST({column} AS DOUBLE PRECISION), {fill})"
+            number = f"CAST({column} AS DOUBLE PRECISION)"
+            for code in rule.numbers_missing:
+                number = f"NULLIF({number}, {_number(code)})"
+            return f"COALESCE({number}, {fill})"
         case "date":
-            return f"COALESCE({_months(column)}, {fill})"
+            return f"COALESCE({_months(column, rule.numbers_missing)}, {fill})"
         case "category":
             return _coded(rule, f"TRIM(CAST({column} AS VARCHAR(1000)))", fill)
 
 
-def _months(column: str) -> str:
-    """Months since January 2000 of a date, NULL where there is none.
+def _months(column: str, missing: Sequence[float]) -> str:
+    """Months since January 2000 of a date, NULL where there is none or one of the missing.
 
     A text is made an integer only once it is known to be one: elsewhere some databases take it for
     0, others end the query.
@@ -145,12 +149,25 @@ def _months(column: str) -> str:
     years = [f"SUBSTR({text}, {place}, 1) IN ({_texts(range(10), 1)})" for place in (1, 2, 3, 4)]
     months = f"SUBSTR({text}, 6, 2) IN ({_texts(range(1, 13), 2)})"
     days = f"SUBSTR({text}, 9, 2) IN ({_texts(range(1, 32), 2)})"
-    valid = " AND ".join([f"{text} LIKE '____-__-__'", *years, months, days])
+    others = [f"{text} <> {_text(_day(code))}" for code in missing]
+    valid = " AND ".join([f"{text} LIKE '____-__-__'", *years, months, days, *others])
     year, month, day = (
         f"CAST(SUBSTR({text}, {start}, {length}) AS INTEGER)"
         for start, length in ((1, 4), (6, 2), (9, 2))
     )
     return f"CASE WHEN {valid} THEN ({year} - 2000) * 12 + ({month} - 1) + ({day} - 1) / 31.0 END"
+
+
+def _day(months: float) -> str:
+    """The day so many months after January 2000.
+
+    >>> _day(95999 + 30 / 31.0), _day(-1.0)
+    ('9999-12-31', '1999-12-01')
+    """
+    year, month = divmod(math.floor(months + 1e-6), 12)
+    return (
+        f"{2000 + year:04}-{month + 1:02}-{round((months - math.floor(months + 1e-6)) * 31) + 1:02}"
+    )
 
 
 def _texts(numbers: Iterable[int], length: int) -> str:
@@ -162,9 +179,10 @@ def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     """The code of each category."""
     missing = ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
     cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({missing}) THEN {fill}"]
+    codes = rule.codes | dict.fromkeys(rule.missing, rule.fill)
     cases += [
         f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
-        for key, code in rule.codes.items()
+        for key, code in codes.items()
         if category_key(key) == key and not UNWRITABLE & set(key)
     ]
     lines = "\n      ".join(cases)

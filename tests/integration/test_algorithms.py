@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.losses import LOSSES, Squared
 from common.map_fitting import fit_feature_map
 from common.releases import curvature_scale

@@ -536,6 +536,30 @@ def test_classes_that_are_misspelt_are_asked_for_again(folder):
     assert "county has no 'King' (did you mean 'Kings'?)" in said.output
 
 
+def test_a_code_for_missing_is_asked_about_and_the_advice_can_be_typed(folder, typed):
+    table = raw_table().assign(**{"blood pressure": np.arange(NUM) % 90 + 80})
+    table.loc[::10, "blood pressure"] = 0
+    table.loc[::12, "days"] = -9
+    table.to_csv("coded.csv", index=False)
+    arguments = ("coded.csv", "--target", "days", "--owners", "county")
+    told = init(typed, *arguments, "--out", "s")
+    options = ["--missing", "blood pressure=0", "--missing", "days=-9"]
+    assert "a code for missing? then --missing 'blood pressure=0'" in told
+    assert "a code for missing? then --missing days=-9" in told
+    said = init(typed, *arguments, *options, "--out", "named")
+    assert "code for missing" not in said
+    assert 'left out (missing_target = "drop")' in said
+    settings = load_settings(StudySettings, Path("named/study.toml"))
+    assert settings.features.missing == {"blood pressure": ("0",), "days": ("-9",)}
+    found = prepare_public_side(settings, base=Path("named"))
+    [rule] = [one for one in found.feature_map.columns if one.name == "blood pressure"]
+    assert (rule.missing, rule.low > 79) == (("0",), True)
+    assert found.feature_map.target.missing == ("-9",)
+    study = str(Path("named/study.toml"))
+    ran = typed("copriv", "simulate", study, "--in-memory", "--yes", "--out", "run")
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder):
     typed = ["init", "stays.csv", "--target", "days", "--categorical", "age", "--yes"]
     said = CliRunner().invoke(cli, [*typed, "--out", "s"])
@@ -568,6 +592,9 @@ def test_classes_of_words_are_asked(folder):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (("--target", "days", "--missing", "agee=9"), "--missing: no column 'agee'; did you mean"),
+        (("--target", "days", "--missing", "age=999"), "no cell of this column has this value"),
+        (("--target", "days", "--missing", "age"), "expected COLUMN=VALUE, such as age=999"),
         (["--owners", "county"], "give --target COLUMN, one of Record ID, age"),
         (["--target", "dayz"], "no column 'dayz'; did you mean 'days'?"),
         (["--target", "county"], "name the values of class +1 with --positive"),

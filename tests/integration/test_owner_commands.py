@@ -30,7 +30,8 @@ from rich.console import Console
 
 import owner.audit
 from common.errors import CoprivError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource

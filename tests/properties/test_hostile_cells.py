@@ -26,7 +26,8 @@ import pytest
 
 from common.cells import LONGEST_TEXT
 from common.columns import category_key, has_percent_sign, parse_month, parse_number
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table

@@ -17,7 +17,7 @@ import owner.mechanism
 import owner.server
 from common.config import load_settings
 from common.domain import Domain
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan, plan_noise

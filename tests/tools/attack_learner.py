@@ -30,7 +30,8 @@ from google.protobuf.message import Message
 from common import codec
 from common.config import check_settings
 from common.errors import CoprivError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource

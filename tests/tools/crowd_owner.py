@@ -41,7 +41,8 @@ import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.channels import open_channel
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, StudyTerms

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings, load_feature_map
+from common.errors import DoubtWarning, InputError
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap, load_feature_map
 from common.fitting import ColumnRule, TargetRule
 from common.judging import sample_of
 from common.losses import Squared
@@ -438,3 +439,84 @@ def test_a_strangers_long_name_of_a_column_makes_no_long_sentence(place):
     with pytest.raises(InputError, match="no column 'yyy") as refused:
         sample_of(model, table, where="table")
     assert len(str(refused.value)) < 500
+
+
+CODES = {"amount": [0, "-9"], "grade": "Z", "issued": ["Dec-9999"], "int_rate": [99]}
+SPELT = {"amount": ["0", "0.0", " -9"], "grade": ["Z", " Z "], "issued": ["9999-12-01"]}
+
+
+def coded(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with codes for missing in every fourth row, each spelt in all ways."""
+    table = table.copy()
+    for name, spellings in (SPELT | {"int_rate": ["99%", "99.0"]}).items():
+        rows = range(0, len(table), 4)
+        table.loc[rows, name] = np.resize(np.array(spellings, dtype=object), len(rows))
+    return table
+
+
+def emptied(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.copy()
+    table.loc[range(0, len(table), 4), [*CODES]] = ""
+    return table
+
+
+def test_a_code_for_missing_is_an_empty_cell_of_any_owner():
+    feature_map = fit(coded(loans()), missing=CODES)
+    plain = fit(emptied(loans()))
+    assert [rule.model_copy(update={"missing": ()}) for rule in feature_map.columns] == [
+        *plain.columns
+    ]
+    assert feature_map.target.model_copy(update={"missing": ()}) == plain.target
+    again = FeatureMap.from_json(feature_map.to_json())
+    assert again == feature_map
+    others = loans(seed=3)
+    found = again.apply(coded(others), where="owner", fill_target=True)
+    wanted = plain.apply(emptied(others), where="owner", fill_target=True)
+    np.testing.assert_array_equal(found.features, wanted.features)
+    np.testing.assert_array_equal(found.targets, wanted.targets)
+    unnamed = plain.apply(coded(others), where="owner", fill_target=True)
+    assert (found.features != unnamed.features).any(axis=0)[:2].all()
+
+
+def test_a_class_that_stands_for_none_is_no_class():
+    table = loans().assign(paid=np.resize(["yes", "no", "9"], 300))
+    feature_map = fit(table, target="paid", positive="yes", missing={"paid": 9})
+    found = feature_map.target.raw(table["paid"])
+    np.testing.assert_array_equal(found[:3], [1.0, -1.0, np.nan])
+    assert feature_map.target.public_values == ("no", "yes")
+    with pytest.raises(InputError, match=r"missing.paid: 'yes' is also class \+1"):
+        fit(table, target="paid", positive="yes", missing={"paid": ["yes"]})
+
+
+def test_a_map_without_codes_says_nothing_of_them():
+    assert "missing" not in fit().to_json()
+    told = json.loads(fit(coded(loans()), missing=CODES).to_json())
+    assert [column["missing"] for column in told["columns"] if "missing" in column] == [
+        ["Z"],
+        ["-9", "0"],
+        ["Dec-9999"],
+    ]
+    assert told["target"]["missing"] == ["99"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ({"amuont": [0]}, "features.missing: no column 'amuont'"),
+        ({"amount": []}, "expected one value that says that there is none, or a list"),
+        ({"amount": [[0]]}, "expected one value that says that there is none, or a list"),
+        ({"amount": ""}, "expected one value that says that there is none, or a list"),
+        ({"amount": [*range(21)]}, "at most 20 items"),
+    ],
+    ids=range(5),
+)
+def test_what_cannot_be_a_code_is_refused_in_one_sentence(missing, said):
+    with pytest.raises(InputError) as refused:
+        fit(missing=missing)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_code_that_no_record_has_is_doubted():
+    with pytest.warns(DoubtWarning, match=r"features.missing.amount: no public record .* has 98"):
+        fit(coded(loans()), missing={"amount": [0, 98]})

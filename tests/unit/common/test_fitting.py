@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from common.errors import DoubtWarning, InputError
-from common.fitting import ColumnRule, fit_column, fit_rotation
+from common.fitting import ColumnRule, fit_column
+from common.map_fitting import fit_rotation
 from common.target_fitting import fit_target
 
 TARGETS = np.arange(100.0)

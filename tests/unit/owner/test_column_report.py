@@ -21,7 +21,8 @@ from common.column_faults import (
 )
 from common.column_fit import count_empty_rows, look_at_columns
 from common.errors import DoubtWarning, InputError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from owner.column_report import LEGEND, columns_table, notes_below, refuse_faults

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from owner.joining import asked_in_words

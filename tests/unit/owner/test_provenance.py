@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from common.errors import InputError, PrivacyLeakWarning
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows
 from learner.planning.public_side import prepare_public_side

@@ -17,7 +17,8 @@ from common import batches
 from common.columns import parse_numbers
 from common.config import check_settings
 from common.errors import InputError, PolicyError
-from common.features import FeatureMap, FeatureSettings
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from common.errors import InputError
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.looking import look_at
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.features import FeatureSettings
+from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from learner.planning.deciding import decide_quietly

@@ -56,7 +56,10 @@ def rates(*values: float) -> list[dict[str, Any]]:
         ({"groups": [["a", "b"], ["b", "c"]]}, ["groups", "'b' stands in two groups"]),
         ({"groups": [["a", "a"]]}, ["groups", "'a' stands in two groups"]),
         ({"groups": [[]]}, ["groups", "empty"]),
-        ({"owners": rates(1, 0, 1, 1)}, ["clock_rate of entry 2 of owners", "got 0", "greater than 0"]),
+        (
+            {"owners": rates(1, 0, 1, 1)},
+            ["clock_rate of entry 2 of owners", "got 0", "greater than 0"],
+        ),
         ({"owners": rates(1, -2, 1, 1)}, ["clock_rate of entry 2 of owners", "-2"]),
         (
             {"owners": rates(1, 2, 1, 1), "groups": [["a", "b"]]},

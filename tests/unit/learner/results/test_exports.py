@@ -184,6 +184,45 @@ def test_what_is_no_date_is_missing_in_every_database(make_model, engine, reques
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+CODES = {"amount": ["999", "-1"], "grade": ["A", "9"], "code": ["7"], "when": ["9999-12-31"]}
+
+
+@pytest.mark.parametrize("form", ["onnx", "sqlite", "duckdb", "postgres", "json"])
+def test_a_code_for_missing_is_an_empty_cell_in_every_form(make_model, form, request):
+    model = make_model(columns=[*CODES])
+    columns = tuple(
+        rule.model_copy(update={"missing": tuple(CODES[rule.name])})
+        for rule in model.feature_map.columns
+    )
+    told = replace(model, feature_map=model.feature_map.model_copy(update={"columns": columns}))
+    there = {"amount": 1.0, "grade": "B", "code": "12", "when": "2011-12-15"}
+    rows = [there, *(there | {name: code} for name, codes in CODES.items() for code in codes)]
+    table = pd.DataFrame(rows).assign(amount=lambda t: t["amount"].astype(float))
+    gaps = [there, *(there | {name: None} for name, codes in CODES.items() for _ in codes)]
+    empty = pd.DataFrame(gaps).assign(amount=lambda t: t["amount"].astype(float))
+    wanted = model.predictions(empty, where="table")["prediction"]
+    assert (model.predictions(table, where="table")["prediction"] != wanted).sum() == 6
+    np.testing.assert_array_equal(told.predictions(table, where="table")["prediction"], wanted)
+    if form == "json":
+        examples = json.loads(json_text(told))["examples"]
+        rule = {rule.name: rule for rule in columns}
+        assert examples[-1]["row"] == {name: rule[name].missing[0] for name in CODES}
+        assert examples[-1]["prediction"] == examples[0]["prediction"]
+        return
+    if form == "onnx":
+        found = run_onnx(onnx_bytes(told), table, told)["prediction"]
+    else:
+        cells = " UNION ALL ".join(
+            f"SELECT {i} AS id, {row.amount} AS amount, '{row.grade}' AS grade, "
+            f"'{row.code}' AS code, '{row.when}' AS \"when\""
+            for i, row in enumerate(table.itertuples())
+        )
+        query = sql_query(told).replace("WITH ", f"WITH records AS ({cells}), ", 1)
+        asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+        found = _asked(form, asked, request)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("form", ["onnx", "sql"])
 def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model, form):
     """As docs/model.md says of both."""

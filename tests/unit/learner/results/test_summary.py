@@ -226,8 +226,14 @@ def test_a_column_named_like_a_heading_keeps_its_name(tmp_path, make_model):
         (b"\xff\xfe", "invalid JSON"),
         (json.dumps(table())[:-30], "invalid JSON"),
         (json.dumps(table(owners=[{}])), "name of entry 1 of owners: field required"),
-        (json.dumps(table(owners=[owner("a", epsilon="1e999999999")])), "epsilon of entry 1 of owners"),
-        (json.dumps(table(owners=[owner("a", epsilon_spent="1/0")])), "epsilon_spent of entry 1 of owners"),
+        (
+            json.dumps(table(owners=[owner("a", epsilon="1e999999999")])),
+            "epsilon of entry 1 of owners",
+        ),
+        (
+            json.dumps(table(owners=[owner("a", epsilon_spent="1/0")])),
+            "epsilon_spent of entry 1 of owners",
+        ),
         (json.dumps(table(owners=[owner("[/bold]")])), "name of entry 1 of owners"),
         (json.dumps(table(horizon=-1)), "horizon"),
         (json.dumps(table(horizon="many")), "horizon"),
