@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -49,7 +50,8 @@ class Stop:
 
     def set(self) -> None:
         """Request the stop."""
-        os.write(self._writing, b"\0")
+        with contextlib.suppress(BlockingIOError):  # of so many requests, one is seen
+            os.write(self._writing, b"\0")
 
     def wait(self) -> None:
         """Wait until the stop is requested."""

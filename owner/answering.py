@@ -22,7 +22,7 @@ from owner.access import Access
 from owner.account import Account, Step, next_step, repeats, theta_digest
 from owner.core import check_theta, exact_answer, release
 from owner.ledger import Ledger
-from owner.ledger_rows import StudyEntry
+from owner.ledger_rows import LedgerError, StudyEntry
 from owner.lifetime import Lifetime
 from owner.mechanism import DrawnAhead
 from owner.offers import Offers, OfferSettings
@@ -117,17 +117,11 @@ class DataOwner:
         return response
 
     def answer_at_once(self, query: Query, *, learner: str) -> Response | None:
-        """The same; but None, and nothing done or counted, if noise has to be waited for first.
-
-        Raises:
-          RefusedError: As above, whether there is noise or not.
-        """
+        """The same, also what is refused; but None, and nothing counted, if noise is waited for."""
         self.access.admit_query(learner)
         with self._studies.taken(query.study_id, learner) as (study, entry, account):
             check_theta(
-                query.theta,
-                dimension=study.shard.num_features,
-                theta_max=study.terms.theta_max,
+                query.theta, dimension=study.shard.num_features, theta_max=study.terms.theta_max
             )
             digest = theta_digest(query.theta)
             size = study.plan.response_bytes
@@ -188,6 +182,11 @@ class DataOwner:
     def ledger_works(self) -> bool:
         """Whether the ledger did not fail when it was last used."""
         return self._ledger.works
+
+    @property
+    def ledger_fault(self) -> LedgerError | None:
+        """Why the ledger can be used by another start only, if that is so."""
+        return self._ledger.fault
 
     def charges(self) -> int:
         """Responses charged to the ledger, over all studies."""

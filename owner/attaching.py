@@ -58,7 +58,7 @@ class Attachment:
     """Keeps an owner attached to a learner, by one stream after another.
 
     Args:
-      owner: The owner that answers.
+      owner: The owner that answers, for as long as its ledger can be used.
       name: Its name in the study.
       route: How its learner is reached.
       clock_rate: Expected updates per unit of virtual time.
@@ -80,7 +80,7 @@ class Attachment:
         metrics: OwnerMetrics | None = None,
         metrics_at: str | None = None,
     ) -> None:
-        self._owner = owner
+        self.owner = owner
         self._name = name
         self._route = route
         self._clock_rate = clock_rate
@@ -127,7 +127,7 @@ class Attachment:
                 self.end()
                 thread.join(grace)
         finally:
-            self._owner.stop()
+            self.owner.stop()
         if failure:
             raise failure[0]
 
@@ -177,6 +177,9 @@ class Attachment:
                     self._handle(
                         message, outgoing.put, clock, token=token_in(call.initial_metadata())
                     )
+                    if self.owner.ledger_fault is not None:
+                        self._ending.set()
+                        break
             except grpc.RpcError as error:
                 self._explain(error)
             finally:
@@ -208,8 +211,8 @@ class Attachment:
         """The answer to one call, or why there is none."""
         began, is_query = time.perf_counter(), message.HasField("query")
         try:
-            learner = self._owner.access.identify(token=token, certificate=self._certificate)
-            reply = _reply_of(self._owner, message, learner)
+            learner = self.owner.access.identify(token=token, certificate=self._certificate)
+            reply = _reply_of(self.owner, message, learner)
         except Exception as error:
             refusal = self._refusals.public(error)
             self._metrics.refusals.labels(refusal.status.name).inc()

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from rich import box
@@ -42,6 +43,9 @@ from owner.site_commands import (
     private_bounds_option,
     settings_argument,
 )
+
+if TYPE_CHECKING:
+    from owner.answering import DataOwner
 
 __all__ = ["main"]
 
@@ -120,6 +124,7 @@ def serve(
         allow_private_bounds=allow_private_bounds,
         insecure=insecure,
         on_opened=stop.take_signals,
+        on_fault=stop.set,
     )
     click.echo(f"serving on port {running.port}")
     sys.stdout.flush()
@@ -128,8 +133,7 @@ def serve(
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     stop.wait()
     running.drain(grace=GRACE_SECONDS)
-    # The ledger is released. What is made ready for a study may take a minute more, for nobody.
-    end_now(0)
+    _end(running.owner)
 
 
 @cli.command()
@@ -186,8 +190,7 @@ def attach(
     if with_parent:
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     attached.run(stop, grace=GRACE_SECONDS)
-    # As in serve.
-    end_now(0)
+    _end(attached.owner)
 
 
 @cli.command()
@@ -308,6 +311,18 @@ def _keep_what_is_there() -> None:
     """It is not looked through for garbage any more while somebody waits for an answer."""
     gc.collect()
     gc.freeze()
+
+
+def _end(owner: DataOwner) -> NoReturn:
+    """End the process of an owner that has stopped, with the status of why.
+
+    Its ledger is released. What is made ready for a study may take a minute more, for nobody.
+    """
+    fault = owner.ledger_fault
+    if fault is None:
+        end_now(0)
+    click.echo(f"copriv-owner: {fault}", err=True)
+    end_now(fault.exit_status)
 
 
 def _watch_input(stop: Stop) -> None:

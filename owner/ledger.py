@@ -204,6 +204,7 @@ class Ledger(SettlingLedger):
         """Write down what was given of blocks, and release the files."""
         # What cannot be written stays as it is: in the log, or spent.
         with contextlib.suppress(LedgerError), explained(self._path):
+            self._check_sound()
             self._settle_all()
             self._files.drop_log()
         # From here on nothing may be given of what was taken back.

@@ -15,7 +15,7 @@ from owner.ledger_ahead import Charged
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
 from owner.ledger_files import LedgerFiles
-from owner.ledger_rows import LedgerError, StudyEntry, explained, text_digest
+from owner.ledger_rows import LedgerDiskError, LedgerError, StudyEntry, explained, text_digest
 from owner.ledger_start import start_ledger, transaction
 from owner.ledger_tables import last_digests
 
@@ -45,6 +45,8 @@ class HeldLedger:
         self._unsound = self._over = False
         # Whether it did not fail when it was last used: what failed is made good by a write only.
         self.works = True
+        # Why only another start can use it, if that is so.
+        self.fault: LedgerError | None = None
         with explained(path), contextlib.ExitStack() as opened:
             self._files = LedgerFiles(path)
             # After the database: closing any handle of its files would drop SQLite's own locks.
@@ -134,8 +136,12 @@ class HeldLedger:
         try:
             with explained(self._path):
                 yield
-        except LedgerError:
+        except LedgerError as error:
             self.works = False
+            if self._unsound and self.fault is None:
+                self.fault = LedgerDiskError(
+                    f"{error}; this owner ends: only a new start sees what is on the disk"
+                )
             raise
 
     @contextlib.contextmanager

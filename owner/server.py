@@ -205,6 +205,7 @@ def start_owner(
     allow_private_bounds: bool = False,
     insecure: bool = False,
     on_opened: Callable[[], object] = lambda: None,
+    on_fault: Callable[[], object] = lambda: None,
 ) -> RunningOwner:
     """Load and check the owner of a settings file, call ``on_opened``, and serve it.
 
@@ -215,6 +216,7 @@ def start_owner(
       allow_private_bounds: Whether it takes a feature map fitted on private records.
       insecure: Whether plain text may leave this machine.
       on_opened: Called once the owner is open, before it serves.
+      on_fault: Called once its ledger can be used by another start only, maybe more than once.
 
     Raises:
       InputError: Anything in the settings, the records, the ledger or the address is wrong.
@@ -234,7 +236,8 @@ def start_owner(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
-    return _serve(owner, settings, base, address, identity=identity, on_opened=on_opened)
+    notices = on_opened, on_fault
+    return _serve(owner, settings, base, address, identity=identity, notices=notices)
 
 
 def _serve(
@@ -244,9 +247,16 @@ def _serve(
     address: str,
     *,
     identity: Identity | None,
-    on_opened: Callable[[], object],
+    notices: tuple[Callable[[], object], Callable[[], object]],
 ) -> RunningOwner:
     """Serve an owner that is open; what was started is stopped again if anything fails."""
+    on_opened, on_fault = notices
+
+    def on_ledger(works: bool) -> None:
+        health.ledger_works(works)
+        if owner.ledger_fault is not None:
+            on_fault()
+
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()
@@ -255,7 +265,7 @@ def _serve(
         expiry = None if identity is None else Expiry(identity, side="server")
         counted = OwnerMetrics(owner, expiry=expiry)
         health = Probes()
-        service = OwnerService(owner, counted, on_ledger=health.ledger_works)
+        service = OwnerService(owner, counted, on_ledger=on_ledger)
         calls = Calls(service, idle_seconds=settings.idle_seconds)
         stack.callback(calls.close)
         server = create_server(

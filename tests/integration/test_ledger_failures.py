@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from forked import run
 
-from common.errors import OwnerFailedError, UnreachableError
+from common.errors import CoprivError, OwnerFailedError, UnreachableError
 from common.terms import Query
+from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
 from owner.ledger_reading import read_studies
@@ -33,6 +34,20 @@ OPEN = (
     "import sys; from pathlib import Path; from owner.ledger import Ledger\n"
     "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()"
 )
+
+# The third note of a response is not synced: those of the first two queries are.
+FAILING = """
+import os, sys
+import owner.cli
+sync, noted = os.fdatasync, []
+def failing(handle):
+    noted.append(handle)
+    if len(noted) == 3:
+        raise OSError(5, "Input/output error")
+    sync(handle)
+os.fdatasync = failing
+owner.cli.main()
+"""
 
 
 def small_file_system(folder: Path, command: list[str]) -> list[str]:
@@ -241,3 +256,45 @@ def test_serving_says_what_to_do_about_a_damaged_ledger(owner_folder, make_terms
     result = run("copriv-owner", "serve", settings)
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "attach"])
+def test_an_owner_that_only_another_start_helps_ends_so_that_it_is_started_again(
+    owner_folder, serve_owner, make_terms, command
+):
+    settings = owner_folder()
+
+    def ask(owner, sequence):
+        query = Query(study_id="study-1", sequence=sequence, theta=np.full(4, sequence / 8))
+        return owner.answer(query).gradient.tobytes()
+
+    with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=20, patience=5) as learner:
+        more = ["--learner", f"127.0.0.1:{learner.port}"] if command == "attach" else []
+        process = subprocess.Popen(
+            [sys.executable, "-c", FAILING, command, str(settings), *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        port = process.stdout.readline().split()[-1]
+        there = GrpcOwner("owner-a", f"127.0.0.1:{port}", deadline=20)
+        owner = learner.owners[0] if command == "attach" else there
+        owner.enroll(make_terms())
+        given = [ask(owner, 1), ask(owner, 2)]
+        with pytest.raises(CoprivError):
+            ask(owner, 3)
+        _, told = process.communicate(timeout=20)
+        there.disconnect()
+    assert process.returncode == 4, told
+    last = told.splitlines()[-1]
+    assert last.startswith(f"copriv-owner: {settings.parent / 'ledger.sqlite'}: the ledger cannot")
+    assert "Input/output error" in last
+    assert "only a new start sees what is on the disk" in last
+    again = GrpcOwner("owner-a", f"127.0.0.1:{serve_owner(settings).port}", deadline=20)
+    # What was written, though not synced and not sent, is given to the same query only.
+    given += [ask(again, 3), ask(again, 4)]
+    assert [ask(again, number) for number in (1, 2, 3, 4)] == given
+    with pytest.raises(CoprivError):
+        again.answer(Query(study_id="study-1", sequence=3, theta=np.zeros(4)))
+    again.disconnect()
+    assert read_studies(settings.parent / "ledger.sqlite")[1][0].account.answered == 4

@@ -148,7 +148,9 @@ def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_lat
     assert verify_ledger(fast_folder / "ledger.sqlite") == []
 
 
-def test_a_transaction_that_cannot_be_undone_stops_the_owner(open_owner, make_terms, monkeypatch):
+def test_a_transaction_that_cannot_be_undone_stops_the_owner(
+    open_owner, make_terms, monkeypatch, fast_folder
+):
     monkeypatch.setattr("owner.ledger.given_at_once", lambda size: 1)
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
@@ -178,7 +180,10 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(open_owner, make_te
     for sequence in (1, 2, 3):
         with pytest.raises(Exception, match="an earlier failure could not be undone"):
             ask(owner, sequence)
+    assert "only a new start" in str(owner.ledger_fault)
     owner.stop()
+    # Whether what was begun stands in the ledger is not known, so the next start may need its log.
+    assert (fast_folder / "ledger.sqlite-given").exists()
     again = open_owner()
     assert again.enroll(make_terms(), learner=LEARNER).answered == 1
 
