@@ -54,11 +54,16 @@ class OwnerProcess:
         """Where it serves, once it does."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self._folder / "owner.log"
+
     def begin(self, parent: WarmParent) -> None:
         """Have it forked."""
         folder = self._folder.absolute()
         try:
-            self.process = parent.start(self._arguments, folder=folder, log=folder / "owner.log")
+            self.process = parent.start(self._arguments, folder=folder, log=self.log)
         except OSError as error:
             sentence = f"owner {self.name} did not start: {error.strerror}"
             self._port.set_exception(OwnerFailedError(sentence))
@@ -81,7 +86,7 @@ class OwnerProcess:
         if line.startswith(START_LINE):
             return int(line.removeprefix(START_LINE))
         status = None if process is None else process.wait()
-        log = self._folder / "owner.log"
+        log = self.log
         lines = log.read_text(encoding="utf-8").strip().splitlines() if log.exists() else []
         nothing = f"exit status {status}, and {log} says nothing; is the disk full?"
         sentence = lines[-1].removeprefix("copriv-owner: ") if lines else nothing
@@ -126,7 +131,12 @@ class StartingOwner:
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
-        return self._owner().enroll(terms)
+        try:
+            return self._owner().enroll(terms)
+        except OwnerFailedError as error:
+            if self._reached is None:  # it did not start, and says why
+                raise
+            raise OwnerFailedError(f"{error}: {self._process.log}") from None
 
     def send(self, query: Query) -> None:
         """Ask, and leave the answer to :meth:`answer` of the same query."""

@@ -89,7 +89,7 @@ def present(
 
     Raises:
       InputError: The owner stays away.
-      CoprivError: It refuses; this is not tried again.
+      CoprivError: It refuses or fails; this is not tried again.
     """
     give_up = time.monotonic() + patience
     is_waiting = False
@@ -103,9 +103,7 @@ def present(
                 is_waiting = True
                 time.sleep(START_WAIT_SECONDS)
                 continue
-            if error.exit_status == 4:
-                raise InputError(str(error)) from None
-            raise
+            raise _at_the_start(error) from None
 
 
 def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]:
@@ -123,11 +121,20 @@ def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]
     replies = at_once(_tried, calls)
     refused = next((reply for reply in replies if _refuses(reply)), None)
     if isinstance(refused, CoprivError):
-        raise InputError(str(refused)) if refused.exit_status == 4 else refused
+        raise _at_the_start(refused)
     return [
         present(call, patience=patience) if isinstance(reply, CoprivError) else reply
         for call, reply in zip(calls, replies, strict=True)
     ]
+
+
+def _at_the_start(error: CoprivError) -> CoprivError:
+    """Who is not reached may have another address; an owner that failed, or a disk, may do better.
+
+    >>> _at_the_start(UnreachableError("away")).exit_status
+    2
+    """
+    return InputError(str(error)) if isinstance(error, UnreachableError) else error
 
 
 def _tried(call: Callable[[], T]) -> T | CoprivError:

@@ -12,6 +12,7 @@ import pytest
 from common.errors import InputError, OwnerFailedError
 from learner.network.starting import OwnerProcess, StartingOwner, starting
 from learner.network.warm_parent import warm_parent
+from learner.training.enrolment import all_present
 
 SERVE = ["serve", "owner.toml", "--with-parent"]
 MANY = 2 * len(os.sched_getaffinity(0)) + 3
@@ -59,6 +60,21 @@ def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners):
         with pytest.raises(OwnerFailedError, match=r"owner\.log says nothing; is the disk full\?"):
             _ = silent.port
         process.stop(20.0)
+
+
+def test_one_that_fails_when_it_is_to_agree_is_told_with_where_its_reason_stands(
+    owners, make_terms
+):
+    """As where its disk has become full: the same may do better with room, so it is status 4."""
+    failing = owners[0]
+    ledger = failing._folder / "ledger.sqlite"
+    with warm_parent() as parent, starting(owners[:1], parent):
+        caller = StartingOwner(failing, deadline=20.0)
+        caller.describe()
+        ledger.rename(ledger.with_name("elsewhere"))
+        with pytest.raises(OwnerFailedError, match=r"owner's log: .*owner-0/owner\.log$"):
+            all_present([lambda: caller.enroll(make_terms())], patience=1.0)
+        caller.disconnect()
 
 
 def test_who_leaves_early_leaves_nobody_behind(owners):
