@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from pathlib import Path
 
 from common.files import open_regular
 
-__all__ = ["check_sqlite"]
+__all__ = ["check_sqlite", "told_by_system"]
 
 # What a rollback journal begins with, and ends with where it names another file.
 MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -45,3 +46,16 @@ def check_sqlite(path: Path) -> None:
         raise sqlite3.DatabaseError(
             f"{journal.name} beside it names another file to be deleted, which is none of ours"
         )
+
+
+def told_by_system(error: Exception, path: Path) -> Exception:
+    """What the system says of a file that SQLite could not make beside a database, or the error.
+
+    SQLite does not say why, such as that there is no room for one more file: a trial shows it.
+    """
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as told:
+            return OSError(told.errno, told.strerror)
+    return error

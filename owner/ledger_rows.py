@@ -15,6 +15,7 @@ from pathlib import Path
 from common.errors import DiskError, InputError
 from common.files import disk_fails, open_regular
 from common.privacy import exact_sum, in_short, noted_amount
+from common.sqlite_files import told_by_system
 from common.terms import StudyTerms
 from owner.account import Account
 
@@ -69,14 +70,15 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
+        told = told_by_system(error, path)
         # Never "begin a new one": in place of a damaged ledger that would spend budgets again.
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = " ".join(str(told).split()) or type(told).__name__
         if _is_another_file(path) or "no such table" in why:
             raise LedgerError(
                 f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "
                 "from a copy, or give the path of the right file"
             ) from error
-        kind = LedgerDiskError if disk_fails(error) else LedgerError
+        kind = LedgerDiskError if disk_fails(told, kept=path) else LedgerError
         raise kind(
             f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"

@@ -14,6 +14,7 @@ import numpy as np
 from common.arrays import Vector
 from common.errors import InputError
 from common.files import unwritten
+from common.sqlite_files import told_by_system
 
 __all__ = [
     "UNREADABLE",
@@ -60,9 +61,10 @@ class TickEntry:
 
 def unusable(path: Path, error: sqlite3.Error) -> InputError:
     """What SQLite cannot do with a journal, as a sentence: its disk may be why, or its content."""
+    told = told_by_system(error, path)
     return unwritten(
-        error,
-        f"{path}: the journal cannot be used ({error}); check disk space and permissions, or, if "
+        told,
+        f"{path}: the journal cannot be used ({told}); check disk space and permissions, or, if "
         "it was cut or changed, restore it from a backup; copriv train --resume then goes on; a "
         "simulation is begun anew",
     )

@@ -86,6 +86,51 @@ def test_a_full_disk_stops_answers_and_charges_and_room_brings_them_back(
     assert told["faults"] == []
 
 
+DATABASES = {
+    "owner.ledger": "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()",
+    "learner.training.journal": "Journal(Path(sys.argv[1])).close()",
+}
+OPEN_TO_WRITE = """
+import sys, click
+from pathlib import Path
+from common.command import run_command
+from {module} import *
+@click.command()
+@click.argument("path")
+def main(path):
+    {opened}
+run_command(main, "copriv")
+"""
+
+
+@pytest.mark.parametrize("inodes", [2, 3, 4, None])
+@pytest.mark.parametrize("module", DATABASES)
+def test_no_room_for_another_file_or_a_disk_that_became_read_only_is_tried_again(
+    tmp_path, module, inodes
+):
+    if not may_mount(tmp_path):
+        pytest.skip("no file system may be mounted here")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    code = OPEN_TO_WRITE.format(module=module, opened=DATABASES[module])
+    command = [sys.executable, "-c", code, str(folder / "a.sqlite")]
+    script = f'mount -t tmpfs -o nr_inodes={inodes or 99} none "$0" && '
+    if inodes is None:
+        script += '"$@" && mount -o remount,ro "$0" && '
+    said = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script + 'exec "$@"', str(folder), *command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 4, said.stderr
+    why = "No space left on device" if inodes else "Read-only file system"
+    assert why in said.stderr
+    assert said.stderr.count("\n") == 1
+
+
 def open_as_a_user(path: Path) -> subprocess.CompletedProcess[str]:
     """Open a ledger under the files' permissions, which do not stop root otherwise."""
     command = [sys.executable, "-c", OPEN, str(path)]
