@@ -69,7 +69,7 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
                 f"on; continue it with {Training(folder, insecure).resume}, or give it up with "
                 "--abandon"
             )
-        study_id = name_of_begun(journal, path=folder / JOURNAL)
+        study_id = name_of_begun(settings, journal, path=folder / JOURNAL)
         names = open_promises(_names(settings), journal)
         names = [name for name in names if name != settings.learner.own]
         if not names:

@@ -127,7 +127,7 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
         )
     with closing(Journal(folder / JOURNAL)) as journal:
         # Noted before the run's settings are there: without it owners would be asked anew.
-        name_of_begun(journal, path=folder / JOURNAL)
+        name_of_begun(settings, journal, path=folder / JOURNAL)
         if is_given_up(journal):
             raise InputError(
                 f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "

@@ -16,6 +16,7 @@ from typing import TypeVar
 from common.arrays import Vector
 from common.errors import InputError
 from common.terms import Enrollment, OwnerDescription
+from common.texts import printable
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
 from learner.planning.guard import UndecidedError, check_guard
@@ -41,6 +42,7 @@ __all__ = ["Facts", "Outcome", "Watch", "name_of_begun", "name_study", "train"]
 
 # Under which a journal keeps it.
 STUDY_ID = "study_id"
+UUID_CHARACTERS = 36
 
 T = TypeVar("T")
 
@@ -287,15 +289,16 @@ def name_study(settings: StudySettings, journal: Journal) -> str:
     return _kept(journal, STUDY_ID, lambda: f"{settings.name}-{uuid.uuid4()}", str)
 
 
-def name_of_begun(journal: Journal, *, path: Path) -> str:
+def name_of_begun(settings: StudySettings, journal: Journal, *, path: Path) -> str:
     """The id of a study that was begun.
 
     Args:
+      settings: The study.
       journal: The run's durable trace.
       path: Its file, for the sentence.
 
     Raises:
-      InputError: It has none: it is another file than what :func:`name_study` wrote to.
+      InputError: It has none, or another's: it is not the file that :func:`name_study` wrote to.
     """
     name = journal.noted(STUDY_ID)
     if name is None:
@@ -303,6 +306,13 @@ def name_of_begun(journal: Journal, *, path: Path) -> str:
             f"{path}: holds nothing of this run: it was lost, cut off or copied while the run went "
             "on; put the run's journal back, or start a new run (of the old one each owner's "
             "officer gives back what is unspent: copriv-owner ledger close)"
+        )
+    seed = journal.read("seed", whole_number)
+    is_seeded_otherwise = settings.seed is not None and seed not in {None, settings.seed}
+    if is_seeded_otherwise or name[:-UUID_CHARACTERS] != f"{settings.name}-":
+        raise InputError(
+            f"{path}: holds another run (study {printable(name)}, seed {seed}); put this run's "
+            "journal back, or start a new run"
         )
     return name
 

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -313,6 +314,28 @@ def test_a_journal_that_holds_nothing_begins_no_second_study(
         said = typed("copriv", *command, run)
         assert said.returncode == 2
         assert "put the run's journal back, or start a new run" in said.stderr
+    assert not (run / "summary.json").exists()
+
+
+@pytest.mark.parametrize("other", ["name=other", "seed=8"])
+def test_the_whole_journal_of_another_run_is_not_gone_on_with(
+    study, tmp_path, typed, monkeypatch, other
+):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.results.run_folder.Trace.append", stop)
+        for folder, changed in ((run, "seed=7"), (elsewhere, other)):
+            said = typed("copriv", "train", study, "--set", changed, "--out", folder)
+            assert said.returncode == 130, said.stderr
+    for file in run.glob("journal.sqlite*"):
+        file.unlink()
+    for file in elsewhere.glob("journal.sqlite*"):
+        shutil.copy2(file, run)
+    for command in (("train", "--resume"), ("close", "--abandon")):
+        said = typed("copriv", *command, run)
+        assert said.returncode == 2
+        assert f"{run / 'journal.sqlite'}: holds another run (study " in last_line(said)
+        assert last_line(said).endswith("put this run's journal back, or start a new run")
     assert not (run / "summary.json").exists()
 
 
