@@ -294,6 +294,12 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
     if make:
         make_folder(out, cure="give another --out")
     if out.is_dir() and not is_empty(out):
+        held = sorted(entry.name for entry in out.iterdir())
+        if {*held} <= {"owners", "public.parquet"}:
+            raise InputError(
+                f"{out}: holds only {' and '.join(held)}, as an init leaves it that was killed "
+                "before it wrote study.toml; remove what it left, or give another --out"
+            )
         raise InputError(f"{out}: the folder is not empty; give another one with --out")
 
 

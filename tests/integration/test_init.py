@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -633,6 +634,27 @@ def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(folder, typed,
     assert said.returncode == 2
     assert why in said.stderr
     assert not (folder / "s").exists()
+
+
+KILLED = """
+import os, signal
+import learner.cli, learner.commands.init
+learner.commands.init.write_or_refuse = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+learner.cli.main()
+"""
+
+
+def test_what_an_init_that_was_killed_left_is_named_as_that(folder, typed):
+    words = ["init", "stays.csv", "--target", "days", "--owners", "2", "--split", "--yes"]
+    command = [sys.executable, "-c", KILLED, *words, "--out", "s"]
+    killed = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = typed("copriv", *words, "--out", "s")
+    assert again.returncode == 2
+    assert again.stderr == (
+        "copriv: s: holds only owners and public.parquet, as an init leaves it that was killed "
+        "before it wrote study.toml; remove what it left, or give another --out\n"
+    )
 
 
 def test_an_owner_gets_settings_that_serve(folder, typed):
