@@ -19,17 +19,19 @@ LONGEST_TRACEBACK = 20_000
 
 
 class _Lines(logging.Formatter):
-    r"""Lines in which a caller's words cannot steer a terminal, nor fill a disk.
+    r"""Lines in which a caller's words cannot steer a terminal, fill a disk, or begin a line.
 
-    >>> record = logging.LogRecord("copriv", 30, "", 0, "late\x1b[2J", (), None)
+    A traceback keeps its lines, for people; all but the first line of a record are indented.
+
+    >>> record = logging.LogRecord("copriv", 30, "", 0, "late\x1b[2J\n2026 INFO", (), None)
     >>> _Lines("%(message)s").format(record)
-    'late [2J'
+    'late [2J\n  2026 INFO'
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """The lines."""
         text = super().format(record)
-        return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+        return "".join(c if c.isprintable() else "\n  " if c == "\n" else " " for c in text)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
         """A traceback, its end if it is long."""

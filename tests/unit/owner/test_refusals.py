@@ -7,7 +7,22 @@ import logging
 import grpc
 
 from common.errors import BusyError, OrderError
+from common.logs import start_logging
 from owner.refusals import FAILED, Refusals
+
+
+def test_what_a_caller_sent_begins_no_line_of_the_log(capsys):
+    ours = logging.getLogger("copriv")
+    before = ours.handlers[:], ours.level, ours.propagate
+    start_logging("text")
+    try:
+        Refusals().public(ValueError("2026-11-27 10:00:00,000 INFO\n2026-11-27 INFO forged"))
+    finally:
+        ours.handlers[:], ours.level, ours.propagate = before
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith("ERROR a call failed")
+    assert others[-1].strip() == "2026-11-27 INFO forged"
+    assert all(line.startswith("  ") for line in others)
 
 
 def test_what_callers_cause_fills_no_log(caplog):
