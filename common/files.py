@@ -255,23 +255,22 @@ def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
         ) from None
 
 
-def unwritten(error: Exception, sentence: str, *, kept: Path | None = None) -> InputError:
+def unwritten(error: Exception, sentence: str) -> InputError:
     """The error for what could not be written, with the status of why: see :func:`disk_fails`."""
-    return DiskError(sentence) if disk_fails(error, kept=kept) else InputError(sentence)
+    return DiskError(sentence) if disk_fails(error) else InputError(sentence)
 
 
-def disk_fails(error: BaseException, *, kept: Path | None = None) -> bool:
+def disk_fails(error: BaseException) -> bool:
     """Whether the disk is full or fails, as the system or SQLite says: it may work later.
 
-    A disk that is read-only, or a path that may not be written, is a setting; but where a file is
-    kept, the disk was not always read-only, and many become so when they fail.
+    A path that may not be written is a setting. So is a disk that is read-only, also one that
+    became so: it is unmounted to be repaired, and whoever starts meanwhile finds no ledger there.
 
     >>> disk_fails(OSError(errno.ENOSPC, "")), disk_fails(OSError(errno.EROFS, ""))
     (True, False)
     """
     if isinstance(error, OSError):
-        became = error.errno == errno.EROFS and kept is not None and kept.exists()
-        return became or error.errno in (*NO_ROOM, errno.EIO)
+        return error.errno in (*NO_ROOM, errno.EIO)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in SQLITE_FAILS
 
 

@@ -289,7 +289,7 @@ class LedgerFiles:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not make:
                 raise
-            if disk_fails(error, kept=self._path):
+            if disk_fails(error):
                 raise  # in the words for all that its disk does not let it do
             raise LedgerError(
                 f"{self._path}: the ledger or its folder cannot be written ({error.strerror}); "

@@ -78,7 +78,7 @@ def explained(path: Path) -> Iterator[None]:
                 f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "
                 "from a copy, or give the path of the right file"
             ) from error
-        kind = LedgerDiskError if disk_fails(told, kept=path) else LedgerError
+        kind = LedgerDiskError if disk_fails(told) else LedgerError
         raise kind(
             f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"

@@ -393,5 +393,4 @@ def _hold(path: Path) -> int:
         raise InputError(f"{path}: another process holds this run; wait for it to end") from None
     except OSError as error:
         why = f"{path}: the run folder cannot be written ({error.strerror}); make it writable"
-        sentence = f"{why}, or begin another run with --out"
-        raise unwritten(error, sentence, kept=path) from None
+        raise unwritten(error, f"{why}, or begin another run with --out") from None
