@@ -11,6 +11,7 @@ from common.files import open_regular
 
 __all__ = ["check_sqlite", "told_by_system"]
 
+UNTOLD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # What a rollback journal begins with, and ends with where it names another file.
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 
@@ -51,11 +52,12 @@ def check_sqlite(path: Path) -> None:
 def told_by_system(error: Exception, path: Path) -> Exception:
     """What the system says of a file that SQLite could not make beside a database, or the error.
 
-    SQLite does not say why, such as that there is no room for one more file: a trial shows it.
+    SQLite does not say why, such as that there is no room for one more file, or that the folder may
+    not be written: a trial shows it.
     """
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in UNTOLD:
         try:
             tempfile.TemporaryFile(dir=path.parent).close()
         except OSError as told:
-            return OSError(told.errno, told.strerror)
+            return OSError(told.errno, told.strerror, str(path.parent))
     return error

@@ -158,6 +158,29 @@ def test_a_read_only_ledger_is_refused_before_anything_is_promised(tmp_path, wha
     assert open_as_a_user(path).returncode == 0
 
 
+@pytest.mark.parametrize("module", DATABASES)
+def test_a_folder_that_may_not_be_written_is_named_as_that(tmp_path, module):
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    code = OPEN_TO_WRITE.format(module=module, opened=DATABASES[module])
+    command = [sys.executable, "-c", code, str(folder / "a.sqlite")]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+    ended = []
+    for mode in (0o700, 0o500):
+        folder.chmod(mode)
+        ended.append(
+            subprocess.run(
+                command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            )
+        )
+    folder.chmod(0o700)
+    assert [each.returncode for each in ended] == [0, 2]
+    assert f"cannot be used ([Errno 13] Permission denied: '{folder}')" in ended[1].stderr
+
+
 def unpacked(name: str, folder: Path) -> Path:
     """A ledger that an owner left, with all its files."""
     folder.mkdir()
