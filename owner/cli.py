@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -321,7 +322,8 @@ def _end(owner: DataOwner) -> NoReturn:
     fault = owner.ledger_fault
     if fault is None:
         end_now(0)
-    click.echo(f"copriv-owner: {fault}", err=True)
+    with contextlib.suppress(OSError):  # the log may be on the same disk
+        click.echo(f"copriv-owner: {fault}", err=True)
     end_now(fault.exit_status)
 
 

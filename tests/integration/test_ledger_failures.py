@@ -86,6 +86,20 @@ def test_a_full_disk_stops_answers_and_charges_and_room_brings_them_back(
     assert told["faults"] == []
 
 
+ENDS = """
+from types import SimpleNamespace
+from common.errors import DiskError
+import owner.cli
+owner.cli._end(SimpleNamespace(ledger_fault=DiskError("its disk failed")))
+"""
+
+
+def test_an_owner_whose_log_is_on_the_full_disk_too_ends_with_the_same_status():
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-c", ENDS], cwd=ROOT, stderr=full, check=False)
+    assert ended.returncode == 4
+
+
 DATABASES = {
     "owner.ledger": "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()",
     "learner.training.journal": "Journal(Path(sys.argv[1])).close()",
