@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from common.texts import printable
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_files import Mark
@@ -39,6 +40,10 @@ __all__ = [
 ]
 
 Found = Callable[[str], None]
+
+# The types of what stands in a row, without its checksum; None may stand where a table lets it.
+_STUDY_TYPES = (int, str, str, str, float, int, str, str, str)
+_ACCOUNT_TYPES = (int, int, int, str, bytes, bytes, bytes)
 
 
 def schema_version(db: sqlite3.Connection, path: Path) -> str | None:
@@ -142,6 +147,7 @@ def examined(db: sqlite3.Connection, path: Path, mark: Mark) -> tuple[Books, lis
         if book.study.terms in texts:
             faults += promise_faults(book.entry(account, texts.__getitem__))
     is_newest = noted.generation >= found.generation and found.mark >= mark
+    faults = [printable(fault) for fault in faults]
     return found if is_newest else found.without_log(), faults
 
 
@@ -151,12 +157,23 @@ def page_faults(db: sqlite3.Connection) -> list[str]:
     return [row for row in rows if row != "ok"]
 
 
+def _can_be_shown(values: Sequence[object], types: Sequence[type]) -> bool:
+    """Whether values are of these types, and texts have nothing that moves a terminal's cursor.
+
+    Whoever makes a ledger for others to read makes checksums that fit.
+    """
+    return all(
+        value is None or (type(value) is kind and (kind is not str or str(value).isprintable()))
+        for value, kind in zip(values, types, strict=True)
+    )
+
+
 def _meta(db: sqlite3.Connection, found: Found) -> dict[str, str]:
     """The meta data; all of it is there, and chained."""
     meta, before = {}, b""
     for key, value, checksum in db.execute("SELECT * FROM meta ORDER BY key"):
         before = row_checksum("meta", before, key, value)
-        if before != checksum:
+        if before != checksum or not _can_be_shown((key, value), (str, str)):
             found(f"the note {key!r} is not what was written")
         meta[key] = value
     if set(meta) - {TAKEN_BACK} != META_KEYS or not meta.get(TAKEN_BACK, "0").isdecimal():
@@ -171,7 +188,8 @@ def _studies(db: sqlite3.Connection, found: Found) -> dict[int, tuple[StudyRow, 
     for *values, checksum in db.execute("SELECT * FROM studies ORDER BY number"):
         row = StudyRow(*values)
         before = row.checksum(before)
-        if before != checksum or row.number != len(studies) + 1 or row.study_id in names:
+        is_ours = before == checksum and _can_be_shown(values, _STUDY_TYPES)
+        if not is_ours or row.number != len(studies) + 1 or row.study_id in names:
             found(f"study {row.study_id!r}: its row is not what was written")
         names.add(row.study_id)
         studies[row.number] = row, before
@@ -200,7 +218,8 @@ def read_account(values: tuple[object, ...], study: bytes) -> tuple[AccountRow, 
     """An account's row, its checksum, and whether it is what was written."""
     row = AccountRow(*values[:-1])  # type: ignore[arg-type]
     checksum = row.checksum(study)
-    return row, checksum, checksum == values[-1]
+    is_ours = checksum == values[-1] and _can_be_shown(values[:-1], _ACCOUNT_TYPES)
+    return row, checksum, is_ours
 
 
 def _accounts(

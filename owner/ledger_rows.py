@@ -17,6 +17,7 @@ from common.files import disk_fails, open_regular
 from common.privacy import exact_sum, in_short, noted_amount
 from common.sqlite_files import told_by_system
 from common.terms import StudyTerms
+from common.texts import printable
 from owner.account import Account
 
 __all__ = [
@@ -72,7 +73,7 @@ def explained(path: Path) -> Iterator[None]:
     except UNREADABLE as error:
         told = told_by_system(error, path)
         # Never "begin a new one": in place of a damaged ledger that would spend budgets again.
-        why = " ".join(str(told).split()) or type(told).__name__
+        why = printable(" ".join(str(told).split())) or type(told).__name__
         if _is_another_file(path) or "no such table" in why:
             raise LedgerError(
                 f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "

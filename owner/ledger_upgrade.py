@@ -13,6 +13,7 @@ from pathlib import Path
 
 from common.privacy import noted_amount
 from common.terms import StudyTerms
+from common.texts import LONGEST_NAME, printable
 from owner.ledger_ahead import charge_next
 from owner.ledger_checks import check_layout, page_faults
 from owner.ledger_rows import UNREADABLE, LedgerError, terms_to_text, text_digest
@@ -73,7 +74,9 @@ def check_old(db: sqlite3.Connection, path: Path) -> None:
     check_layout(db, path, OLD_SCHEMA)
     faults = page_faults(db) + _miscounted(db)
     if faults:
-        raise LedgerError(f"{path}: the ledger is damaged ({faults[0]}); restore it from a copy")
+        raise LedgerError(
+            f"{path}: the ledger is damaged ({printable(faults[0])}); restore it from a copy"
+        )
 
 
 def upgrade(db: sqlite3.Connection, path: Path) -> None:
@@ -121,8 +124,8 @@ def _terms(study_id: str, text: str, path: Path) -> tuple[StudyTerms, str]:
         return terms, text_digest(terms_to_text(terms))
     except UNREADABLE:
         raise LedgerError(
-            f"{path}: the ledger is damaged (study {study_id}: its terms cannot be read); restore "
-            "it from a copy"
+            f"{path}: the ledger is damaged (study {printable(study_id, LONGEST_NAME)}: its terms "
+            "cannot be read); restore it from a copy"
         ) from None
 
 

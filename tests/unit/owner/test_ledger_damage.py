@@ -22,15 +22,18 @@ from owner.ledger import Ledger
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, schema_version
 from owner.ledger_files import ATTRIBUTE, LedgerFiles, Mark, read_mark
-from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import (
     BLOCK_BYTES,
     AccountRow,
     StudyRow,
     block_checksum,
+    insert_account,
+    insert_study,
     row_checksum,
     update_account,
+    write_meta,
 )
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -218,6 +221,47 @@ def test_verify_finds_a_promise_that_is_not_the_studys(path):
     assert "300 responses for epsilon 1/3 are noted, its terms say 3 for 1/3" in finding
     with pytest.raises(LedgerError, match="300 responses for epsilon 1/3 are noted"):
         open_ledger(path)
+
+
+@pytest.mark.parametrize("value", ["x\x1b[2J\u202e\nall is well", b"\xff"], ids=["text", "bytes"])
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("meta", "owner"),
+        ("meta", "created"),
+        ("meta", "schema_version"),
+        ("study", "study_id"),
+        ("study", "learner"),
+        ("study", "opened"),
+        ("account", "closed"),
+        ("account", "promised"),
+    ],
+)
+def test_a_ledger_that_a_stranger_made_moves_no_cursor_though_its_checksums_fit(
+    path, row, name, value
+):
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    change: dict[str, Any] = {name: value}
+    with sqlite3.connect(path) as db:
+        study = StudyRow(*db.execute("SELECT * FROM studies").fetchone()[:-1])
+        account = AccountRow(*db.execute("SELECT * FROM accounts").fetchone()[:-1])
+        for table in ("studies", "accounts"):
+            db.execute(f"DELETE FROM {table}")
+        if row == "meta":
+            write_meta(db, dict(db.execute("SELECT key, value FROM meta")) | change)
+        before = insert_study(db, replace(study, **change) if row == "study" else study, b"")
+        insert_account(db, replace(account, **change) if row == "account" else account, before)
+    db.close()
+    for look in (read_studies, read_history, verify_ledger, open_ledger):
+        try:
+            said = look(path)
+        except LedgerError as error:
+            said = [str(error)]
+        assert isinstance(said, list)
+        assert said
+        assert all(sentence.isprintable() for sentence in said)
 
 
 @pytest.mark.parametrize(
