@@ -225,8 +225,9 @@ def as_toml(value: Any) -> str:
             return f"{{ {inside} }}" if inside else "{}"
         case list() | tuple():
             return f"[{', '.join(map(as_toml, value))}]"
-    # JSON writes a text as TOML does, but for this one character.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # JSON writes a text as TOML does, but for signs that would deceive whoever reads the file.
+    text = json.dumps(str(value), ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 def _toml_key(name: str) -> str:

@@ -921,7 +921,7 @@ def test_annotated_settings_are_what_was_chosen():
 
 
 def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder):
-    hostile = 'a\x1b[2J\x07\x7f"\\b'
+    hostile = 'a\x1b[2J\x07\x7f\x9b31m\u202e\u2028"\\b'
     table = raw_table().rename(columns={"age": hostile})
     table.to_parquet(folder / "odd.parquet", index=False)
     typed = ["init", "odd.parquet", "--target", "days", "--owners", "county", "--yes"]
@@ -930,6 +930,8 @@ def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder
     assert "\x1b" not in made.output
     settings = load_settings(StudySettings, folder / "odd" / "study.toml")
     assert settings.features.columns is None or hostile in settings.features.columns
+    text = (folder / "odd" / "study.toml").read_text(encoding="utf-8")
+    assert all(line.isprintable() for line in text.split("\n"))
     typed = ["init", "odd.parquet", "--name", "a", "--yes", "--out", "owner.toml"]
     made = CliRunner().invoke(owner_cli, typed)
     assert made.exit_code == 0, made.output
