@@ -17,7 +17,14 @@ from common.errors import InputError
 from common.files import real_path
 from common.texts import printable
 
-__all__ = ["Place", "SecretPlace", "SecretText", "absolute_place", "check_typed"]
+__all__ = [
+    "Place",
+    "PastedSecretError",
+    "SecretPlace",
+    "SecretText",
+    "absolute_place",
+    "check_typed",
+]
 
 EXPECTED_PATH = "expected a path in UTF-8; rename the file or folder"
 EXPECTED_LOCALE = (
@@ -101,8 +108,17 @@ class SecretText(str):
         return SecretText(f"{_FILE}{absolute_place(base / self.removeprefix(_FILE))}")
 
 
+class PastedSecretError(ValueError):
+    """A secret stands where it should be said where it is: no sentence or log may repeat it."""
+
+
 def _secret_place(text: str) -> SecretText:
     """Where a secret is: "file:PATH" or "env:NAME"."""
+    if text.startswith("copriv_") or "://" in text:
+        raise PastedSecretError(
+            "this is the secret itself; write it into a file that only you can read, and here "
+            '"file:PATH", or "env:NAME" of a variable that holds it'
+        )
     if not _SECRET_PLACE.fullmatch(text):
         raise ValueError(
             f'expected "file:PATH" or "env:NAME"; if that is a file, write "file:{text[:80]}"'

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from common.places import PastedSecretError
 from common.setting_keys import Key, keys_of
 from common.suggestions import did_you_mean, nearest
 from common.texts import number_hint, printable
@@ -117,7 +118,8 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     place, fault = detail["loc"], detail["type"]
     key = _named(place)
     is_table = isinstance(detail["input"], dict | BaseModel)
-    got = "" if is_table else f"got {_shown(detail['input'])}, "
+    is_secret = isinstance(detail.get("ctx", {}).get("error"), PastedSecretError)
+    got = "" if is_table or is_secret else f"got {_shown(detail['input'])}, "
     if fault == "extra_forbidden":
         return f"{key} is not a known key{_nearest(place, kind)}"
     if fault == "missing" and _repeats(place, kind):

@@ -66,7 +66,7 @@ def read_secret(
         secret = environment.get(name, "").strip()
     else:
         try:
-            secret = read_small(base / name).decode("utf-8").strip()
+            secret = read_small(base / name).decode("utf-8-sig").strip()
         except (OSError, UnicodeDecodeError):
             raise InputError(
                 f"{setting} = {where!r}: the file cannot be read; give one with a single line"

@@ -44,7 +44,7 @@ Role = Literal["owner", "learner"]
 MAKERS = "copriv invite, join and admit make them, or copriv certs those of all"
 MAKER = {
     "ca": "copriv invite, or at an owner copriv-owner join, makes it",
-    "certificate": "copriv invite, or for an owner copriv admit, makes it",
+    "certificate": "copriv invite, or for an owner copriv admit at its learner, makes it",
     "key": "copriv invite, or at an owner copriv-owner join, makes it",
 }
 # OpenSSL's words for what it does not take any more.

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from common.command import as_listed
+from common.errors import InputError
 
 __all__ = ["place_below", "reading_options", "typed_place"]
 
@@ -48,7 +49,18 @@ def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
 
     >>> typed_place("env:STAYS", {"query": "select 1", "decimal": None, "name": "a"})
     {'database': 'env:STAYS', 'query': 'select 1'}
+    >>> typed_place("postgresql://ann:s3cret@db.example/stays", {})
+    Traceback (most recent call last):
+    common.errors.InputError: a database's address may hold a password, so it is not typed: ...
+
+    Raises:
+      InputError: A database's address is typed itself; what it holds is not repeated.
     """
+    if table.startswith(("postgresql:/", "postgres:/")):
+        raise InputError(
+            "a database's address may hold a password, so it is not typed: write it into a file "
+            "that only you can read and give file:PATH, or env:NAME of a variable that holds it"
+        )
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
     options = {key: typed.pop(key, None) for key in READING}
     return place | {key: value for key, value in options.items() if value}

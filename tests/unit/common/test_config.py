@@ -94,6 +94,17 @@ def test_a_hostile_settings_file_is_one_printable_sentence(text, sentence, tmp_p
     assert len(str(refused.value)) < 500
 
 
+@pytest.mark.parametrize("pasted", ["copriv_s3cret", "postgresql://ann:s3cret@db.example/stays"])
+def test_a_secret_in_place_of_its_place_is_not_repeated(pasted, tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text(f'secret = "{pasted}"\n')
+    with pytest.raises(
+        InputError, match="secret: this is the secret itself; write it into"
+    ) as told:
+        load_settings(Example, path)
+    assert "s3cret" not in str(told.value)
+
+
 class Bounded(Settings):
     """Settings of numbers between bounds."""
 

@@ -272,6 +272,11 @@ def test_what_a_stranger_may_give_is_read_of_regular_files_alone(read, tmp_path)
         read(path)
 
 
+def test_a_secret_file_of_windows_is_its_line_alone(tmp_path):
+    (tmp_path / "token").write_bytes(b"\xef\xbb\xbfcopriv_s3cret\r\n")
+    assert read_secret("file:token", base=tmp_path, setting="token") == "copriv_s3cret"
+
+
 def test_a_secret_without_an_end_is_not_read_into_memory(tmp_path):
     endless = tmp_path / "endless"
     with endless.open("wb") as file:
