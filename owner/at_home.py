@@ -154,7 +154,8 @@ def advice(judged: Judged) -> str:
     best = min(others, key=lambda name: others[name].value or 0.0)
     means = {
         "personal": "the common model adapted to your records (copriv-owner personalise)",
-        "own": "the model of your records alone; it is as private as they are",
+        "own": "a model of your records alone, by a program of your own, or the personal one "
+        "(copriv-owner personalise); both are as private as the records",
         "public": "the model of the public records; this study taught nothing about your records",
     }
     return f"Use {means[best]}: it is better than the common model beyond chance."

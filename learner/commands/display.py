@@ -58,7 +58,8 @@ class Display(ExitStack):
         self._horizon = f"{plan.horizon:,}"
         asked = counted(plan.horizon, "communication")
         self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
-        ways = ways_sentence(plan.decision, own=way_of(plan.settings))
+        begins = plan.settings.algorithm.initiative
+        ways = ways_sentence(plan.decision, own=way_of(plan.settings), initiative=begins)
         if ways is not None:
             self._console.print(ways, highlight=False)
         self._warn(plan)

@@ -136,10 +136,13 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
     side = prepare_public_side(settings, base=base)
     given = settings.forecast
     owners = [entry.name for entry in settings.owners]
-    for key in {*given.groups, *given.records, *given.availability_of}:
-        if key not in owners:
+    for key in ("groups", "records", "availability_of"):
+        strangers = [repr(name) for name in getattr(given, key) if name not in owners]
+        if strangers:
+            are = "is not an owner" if len(strangers) == 1 else "are not owners"
             raise InputError(
-                f"forecast: {key!r} is not an owner of this study; check its spelling, or add it"
+                f"forecast.{key}: {', '.join(strangers)} {are} of this study; correct the "
+                f"spelling, or remove what is not one of its owners, which are {', '.join(owners)}"
             )
     return Candidate(
         settings=settings,
@@ -150,6 +153,13 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
     )
 
 
+def _is_counted(settings: StudySettings, entry: OwnerEntry) -> bool:
+    """Whether an owner's n_i is given, or its table is here to be counted."""
+    default = settings.data.path or settings.data.database
+    is_here = has_table(settings, entry) and (entry.data is not None or default is not None)
+    return entry.name in settings.forecast.records or is_here
+
+
 def _num_records(
     settings: StudySettings, entry: OwnerEntry, feature_map: FeatureMap, *, base: Path
 ) -> int:
@@ -157,11 +167,14 @@ def _num_records(
     given = settings.forecast.records.get(entry.name)
     if given is not None:
         return given
-    default = settings.data.path or settings.data.database
-    if not has_table(settings, entry) or (entry.data is None and default is None):
+    if not _is_counted(settings, entry):
+        untold = [other.name for other in settings.owners if not _is_counted(settings, other)]
+        # What is given already stays: a table of one key replaces the whole of it.
+        numbers = dict.fromkeys(untold, "NUMBER") | settings.forecast.records
+        wanted = ", ".join(f'"{name}" = {number}' for name, number in numbers.items())
         raise InputError(
-            f"owners: the number of records of {entry.name} is not known; give "
-            f'forecast.records = {{ "{entry.name}" = NUMBER }}'
+            f"owners: the number of records of {', '.join(untold)} is not known; give "
+            f"forecast.records = {{ {wanted} }}"
         )
     source = table_source(settings, entry, base=base)
     if source.missing_target is not None:

@@ -48,12 +48,13 @@ class GuardError(NotBegunError, InputError):
         self.problem = problem
 
 
-def ways_sentence(decision: Decision, *, own: str) -> str | None:
+def ways_sentence(decision: Decision, *, own: str, initiative: str = "learner") -> str | None:
     """What each way of learning is forecast to come to, in one line; None if nothing was.
 
     Args:
       decision: What was decided.
       own: The way that the study is learnt.
+      initiative: Who begins; only ticks let owners begin.
 
     >>> from learner.planning.decision import Expected
     >>> expected = {"newton": Expected(relative_fitness=0.002, low=0.001, high=0.003),
@@ -77,7 +78,8 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
         expected = {way: its.relative_fitness for way, its in decision.ways.items()}
         line += why_taken(own, expected)
     elif better * LEVEL < reached:
-        line += f'; algorithm.name = "auto" would take {best}'
+        without = "" if initiative == "learner" else " without algorithm.initiative"
+        line += f'; algorithm.name = "auto"{without} would take {best}'
     return line
 
 

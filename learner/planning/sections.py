@@ -220,11 +220,11 @@ def not_its_key(key: str, name: str) -> str:
 
     >>> not_its_key("algorithm.initial_step", "moments")
     'algorithm.initial_step belongs to synchronous-2, not to moments; remove it'
-    >>> not_its_key("algorithm.initiative", "auto")
-    'algorithm.initiative belongs to asynchronous, not to auto; set algorithm.name = "asynchronous"'
+    >>> not_its_key("groups", "auto")
+    'groups belongs to asynchronous, not to auto; remove it, or set algorithm.name = "asynchronous"'
     """
     having = [n for n, kind in ALGORITHMS.items() if key.rsplit(".", maxsplit=1)[-1] in kind.keys]
-    cure = f'set algorithm.name = "{having[0]}"' if name == AUTO else "remove it"
+    cure = f'remove it, or set algorithm.name = "{having[0]}"' if name == AUTO else "remove it"
     return f"{key} belongs to {' and '.join(having)}, not to {name}; {cure}"
 
 

@@ -253,7 +253,7 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     early = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")
     assert early.returncode == 2
     assert "owner-a.certificate.pem: cannot be read" in early.stderr
-    assert "copriv invite, or for an owner copriv admit, makes it (copriv certs" in early.stderr
+    assert "or for an owner copriv admit at its learner, makes it (copriv certs" in early.stderr
     # What is served is what was checked.
     assert study.admit("--yes").returncode == 0
     checked = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")

@@ -117,4 +117,7 @@ def test_another_way_is_told_of_where_it_is_better_than_level(better, is_told):
     )
     line = ways_sentence(decision, own="ticks")
     assert line is not None
-    assert line.endswith("would take newton") == is_told
+    assert line.endswith('algorithm.name = "auto" would take newton') == is_told
+    # Who begins is a key of ticks alone: beside it "auto" is refused.
+    owners_begin = ways_sentence(decision, own="ticks", initiative="owner") or ""
+    assert ('"auto" without algorithm.initiative would take newton' in owners_begin) == is_told
