@@ -204,7 +204,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:
-    """What points, commas and dates may mean otherwise in the columns that are asked for.
+    """What numbers and dates may mean otherwise in the columns that are asked for.
 
     And of all columns, which records may be copies or of one person, and which count others.
 
@@ -219,10 +219,19 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     needed = [name for name in names if name in table]
     dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
     stored = [joining.rename.get(name, name) for name in dates]
+    amounts = [rule.name for rule in invited.feature_map.columns if rule.kind == "number"]
+    if invited.feature_map.target.positive is None:
+        amounts.append(invited.feature_map.target.name)
+    odd = [seen.columns[name] for name in stored_names_of(source, amounts) if name in table]
     asked = invited.invitation.kappa
     return [
         *mark_notes(source, base=Path(), table=table[needed]),
         *date_notes(table, stored),
+        *(
+            f"{column.shown}: {column.code_for_missing}"
+            for column in odd
+            if column.code_for_missing
+        ),
         *copy_notes(seen, kappa="the study's privacy.kappa", protected=asked),
         *frequency_notes(seen),
     ]

@@ -357,6 +357,15 @@ def test_rows_that_are_no_records_are_told_to_who_joins(study, table_maker):
     assert not (study.folder / "owner-b").exists()
 
 
+def test_a_number_that_may_stand_for_missing_is_told_to_who_joins(study, table_maker):
+    own = table_maker(400, seed=1).rename(columns={"column-2": "size"})
+    own.loc[:29, "size"] = 999.0
+    own.to_csv(study.folder / "own.csv", index=False)
+    joined = study.join("--rename", "column-2=size", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: size: 999 stands 30 times: a code for missing? then leave" in joined.stdout
+
+
 def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_model, make_raw_table):
     (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
     assert study.invite(features={"map": "dated.json"}).returncode == 0
