@@ -18,8 +18,8 @@ from common.files import real_path
 from common.texts import printable
 
 __all__ = [
-    "Place",
     "PastedSecretError",
+    "Place",
     "SecretPlace",
     "SecretText",
     "absolute_place",

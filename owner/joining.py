@@ -25,11 +25,12 @@ from common.config import check_settings, with_absolute_paths
 from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
+from common.features import FeatureMap
 from common.files import make_folder, write_or_refuse
-from common.fitting import ColumnRule
+from common.fitting import ColumnRule, TargetRule
 from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
-from common.looking import look_at
+from common.looking import Look, look_at
 from common.map_text import file_text
 from common.names import learner_words
 from common.number_marks import mark_notes
@@ -203,6 +204,20 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     return len(raw), empty, look_at_columns(study, invited.feature_map)
 
 
+def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
+    """Which numbers may stand for missing values and are not named as that by the study."""
+    target = feature_map.target
+    amounts: list[ColumnRule | TargetRule] = [r for r in feature_map.columns if r.kind == "number"]
+    amounts += [target] * (target.positive is None)
+    for rule in amounts:
+        column = seen.columns.get(joining.rename.get(rule.name, rule.name))
+        # In other units it is not the study's.
+        named = () if rule.name in joining.units else rule.missing
+        if column is not None and column.code_for_missing not in {"", *named}:
+            cure = "leave these cells empty, or have the study name it (features.missing)"
+            yield f"{column.shown}: {column.code_note(cure)}"
+
+
 def marks(invited: Invited, joining: Joining) -> list[str]:
     """What numbers and dates may mean otherwise in the columns that are asked for.
 
@@ -219,19 +234,11 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     needed = [name for name in names if name in table]
     dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
     stored = [joining.rename.get(name, name) for name in dates]
-    amounts = [rule.name for rule in invited.feature_map.columns if rule.kind == "number"]
-    if invited.feature_map.target.positive is None:
-        amounts.append(invited.feature_map.target.name)
-    odd = [seen.columns[name] for name in stored_names_of(source, amounts) if name in table]
     asked = invited.invitation.kappa
     return [
         *mark_notes(source, base=Path(), table=table[needed]),
         *date_notes(table, stored),
-        *(
-            f"{column.shown}: {column.code_for_missing}"
-            for column in odd
-            if column.code_for_missing
-        ),
+        *_codes_for_missing(invited.feature_map, joining, seen),
         *copy_notes(seen, kappa="the study's privacy.kappa", protected=asked),
         *frequency_notes(seen),
     ]
