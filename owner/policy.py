@@ -103,7 +103,7 @@ class Policy(Settings):
     kappa: int = Field(default=1, ge=1)
     learners: tuple[str, ...] = ()
     tokens: dict[str, str] = Field(default_factory=dict)
-    queries_per_second: Annotated[float, Field(gt=0)] | None = None
+    queries_per_second: Annotated[float, Field(ge=1e-6)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
     max_map_bytes: int = Field(default=2 * 2**20, ge=1)
