@@ -28,7 +28,7 @@ from common.tls import refuse_plain_text
 from owner.access import Access
 from owner.column_report import records_in_words, refuse_faults
 from owner.ledger_checks import check_shard
-from owner.ledger_files import ATTRIBUTE, is_held
+from owner.ledger_files import ATTRIBUTE, NO_FOLDER, is_held
 from owner.ledger_reading import read_fingerprint, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, stays_far
@@ -99,6 +99,10 @@ def _learners(settings: OwnerSettings, base: Path) -> str:
 
 def _ledger(path: Path) -> Iterator[Finding]:
     """The ledger's folder, its file system, and the ledger if there is one."""
+    if not path.parent.exists():
+        # Serving makes none: it may be that of a disk that is not mounted.
+        yield fails("ledger's disk", f"{path}: {NO_FOLDER}")
+        return
     yield folder_finding("ledger's disk", path.parent)
     if not path.exists():
         yield found_by("ledger", lambda: _no_ledger(path))

@@ -22,7 +22,7 @@ from common.files import disk_fails, lock_file, open_regular, sync_folder, warn_
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 
-__all__ = ["EMPTIED", "LedgerFiles", "Mark", "is_held", "read_mark"]
+__all__ = ["EMPTIED", "NO_FOLDER", "LedgerFiles", "Mark", "is_held", "read_mark"]
 
 log = logging.getLogger("copriv.owner")
 
@@ -40,6 +40,10 @@ SURELY_OLD = 10**9
 EMPTIED = (
     "the ledger is empty but studies or responses were given before; restore the newest copy of it "
     "and of the files beside it"
+)
+NO_FOLDER = (
+    "its folder is not there; mount the disk that holds it, make the folder, or give another path "
+    "as `ledger` in the owner's settings"
 )
 
 
@@ -291,6 +295,8 @@ class LedgerFiles:
                 raise
             if disk_fails(error):
                 raise  # in the words for all that its disk does not let it do
+            if isinstance(error, FileNotFoundError):
+                raise LedgerError(f"{self._path}: {NO_FOLDER}") from None
             raise LedgerError(
                 f"{self._path}: the ledger or its folder cannot be written ({error.strerror}); "
                 "make it writable, or give a writable path as `ledger` in the owner's settings"

@@ -147,6 +147,11 @@ def test_a_unit_that_is_another_is_found(doctor, owner_folder, table_maker):
     assert doctor("copriv-owner", path, "--accept", "column-0").status == 0
 
 
+def test_a_ledger_in_no_folder_is_found_as_when_it_is_served(doctor, owner_folder):
+    path = with_setting(owner_folder(), "ledger.sqlite", "gone/ledger.sqlite")
+    fails(doctor("copriv-owner", path), "ledger's disk FAILS", "its folder is not there; mount")
+
+
 def test_a_damaged_ledger_is_found(doctor, owner_folder):
     path = owner_folder()
     ledger = path.parent / "ledger.sqlite"

@@ -202,8 +202,8 @@ def test_a_ledger_of_another_schema_is_refused(path):
         open_ledger(path)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(LedgerError, match="cannot be written"):
+def test_a_folder_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(LedgerError, match="its folder is not there; mount the disk"):
         open_ledger(tmp_path / "absent" / "ledger.sqlite")
 
 
