@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,9 @@ def test_a_common_model_of_another_law_is_bent_as_far_as_own_records_say(
     found = at_home(other(table), model)
     assert found.weight < 0.01
     assert "better than the common model beyond chance" in advice(found.judged)
+    # Also where the own model is the best, the sentence names a command.
+    only_own = dataclasses.replace(found.judged, better_by={"own": found.judged.better_by["own"]})
+    assert "(copriv-owner personalise)" in advice(only_own)
     rmse = {name: own["rmse"].value for name, own in found.judged.models.items()}
     assert rmse["personal"] < 0.5 * rmse["common"]
 
