@@ -32,6 +32,7 @@ from common.suggestions import spelt_alike
 from common.texts import LONGEST_NAME, printable
 
 __all__ = [
+    "DIFFERENT",
     "FEWEST_RECORDS",
     "IDENTIFYING",
     "PLAINLY",
@@ -54,13 +55,8 @@ APART = 5
 LARGEST_WHOLE = 2.0**53
 # So few whole numbers may stand for kinds.
 FEW = range(3, 11)
-# A column of fewer different numbers has no gap that says anything, and a gap is wider than this
-# many of the typical ones.
-DIFFERENT, TYPICAL_GAPS = 3, 3.0
-# 0, -1, and any number of sevens, eights or nines, as -9, 99 and 999.9; and the ends of integers.
-_SENTINEL = re.compile(
-    r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
-)
+# A column of fewer different numbers has no gap that says anything.
+DIFFERENT = 3
 _PADDED = re.compile(r"0[0-9]+", re.ASCII)
 # Less than a number, more than it, or it and more.
 _BOUND = re.compile(r"^[<>]|(?<=[0-9]) ?\+", re.ASCII)
@@ -257,35 +253,6 @@ class Column:
             return False
         return not (self.is_whole and (self.is_code or self.looks_coded or self._counts))
 
-    @cached_property
-    def code_for_missing(self) -> str:
-        """A number that may say that there is none, as text; empty where nothing looks so."""
-        return _code_for_missing(self.numbers) if self.kind == "number" else ""
-
-    def code_note(self, cure: str) -> str:
-        """What to say of it, and what to do; empty where nothing looks so."""
-        code = self.code_for_missing
-        times = np.count_nonzero(self.numbers == float(code or "nan"))
-        return f"{code} stands {times:,} times: a code for missing? then {cure}" if code else ""
-
-
-def _code_for_missing(numbers: Vector) -> str:
-    """As :attr:`Column.code_for_missing`, of a column of numbers.
-
-    It is one of those that people write so (999, -1, 0), stands again and again, and lies
-    beyond all other numbers, with a gap between.
-    """
-    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
-    code = counts >= REPEATED
-    code[code] = [_is_sentinel(value) for value in values[code]]
-    rest, times = values[~code], counts[~code]
-    if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
-        return ""
-    low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
-    gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
-    beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap)) & (high > low)
-    return f"{values[np.argmax(np.where(beyond, counts, 0))]:.10g}" if beyond.any() else ""
-
 
 @dataclass(frozen=True)
 class Look:
@@ -388,12 +355,3 @@ def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str |
         if 0 < np.count_nonzero(others) <= (1.0 - MOSTLY) * np.count_nonzero(present):
             return keys[int(np.bincount(positions[others]).argmax())] or ""
     return ""
-
-
-def _is_sentinel(value: float) -> bool:
-    """Whether a number is one of those that stand for none.
-
-    >>> [_is_sentinel(number) for number in (-999.0, 99.9, 0.0, 16.0)]
-    [True, True, True, False]
-    """
-    return _SENTINEL.fullmatch(f"{value:.10g}") is not None

@@ -18,6 +18,7 @@ from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
 from common.headers import check_header
 from common.looking import PLAINLY, Column, Look, look_at
+from common.missing_codes import code_for_missing, code_note
 from common.names import check_name
 from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words
@@ -91,7 +92,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
             notes.append(f"{column.shown}: {column.odd_words}, so all are names{_withheld(column)}")
         elif why := _why_withheld(column):
             notes.append(f"{column.shown}: {why}; not shown to learners")
-        elif column.far_out.size or column.code_for_missing:
+        elif column.far_out.size or code_for_missing(column):
             notes.append(f"{column.shown}: {_far_out(column)}")
         if column.unsure_date:
             notes.append(f"{column.shown}: {_date(column)}")
@@ -124,9 +125,9 @@ def _withheld(column: Column) -> str:
 def _far_out(column: Column) -> str:
     """What to know of outliers."""
     if not column.far_out.size:
-        return column.code_note(LEAVE_EMPTY)
+        return code_note(column, LEAVE_EMPTY)
     cut = "studies cut those beyond their public bounds"
-    return f"{counted(column.far_out.size, 'outlier')}; {column.code_note(LEAVE_EMPTY) or cut}"
+    return f"{counted(column.far_out.size, 'outlier')}; {code_note(column, LEAVE_EMPTY) or cut}"
 
 
 def _date(column: Column) -> str:

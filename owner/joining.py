@@ -32,6 +32,7 @@ from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
 from common.looking import Look, look_at
 from common.map_text import file_text
+from common.missing_codes import code_for_missing, code_note
 from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import in_short
@@ -213,9 +214,9 @@ def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) ->
         column = seen.columns.get(joining.rename.get(rule.name, rule.name))
         # In other units it is not the study's.
         named = () if rule.name in joining.units else rule.missing
-        if column is not None and column.code_for_missing not in {"", *named}:
+        if column is not None and code_for_missing(column) not in {"", *named}:
             cure = "leave these cells empty, or have the study name it (features.missing)"
-            yield f"{column.shown}: {column.code_note(cure)}"
+            yield f"{column.shown}: {code_note(column, cure)}"
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:

@@ -29,6 +29,7 @@ from common.held_out import held_out_records
 from common.looking import look_at
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
+from common.missing_codes import code_for_missing, code_note
 from common.model import Model
 from common.names import check_name
 from common.number_marks import mark_notes
@@ -166,7 +167,7 @@ def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
     odd = [c for c in looked.columns.values() if c.kind != "date" or c.unsure_date or c.has_times]
     notes = mark_notes(None, base=Path(), table=records)
     cure = "name it in features.missing"
-    notes += [f"{c.shown}: {c.code_note(cure)}" for c in odd if c.code_for_missing]
+    notes += [f"{c.shown}: {code_note(c, cure)}" for c in odd if code_for_missing(c)]
     for note in (*notes, *(note for column in odd for note in odd_cells(column))):
         warnings.warn(note, DoubtWarning, stacklevel=2)
 

@@ -15,6 +15,7 @@ from common.arrays import Flags, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.looking import Column, Look
+from common.missing_codes import code_for_missing, code_note
 from common.names import nearest_letters
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
@@ -25,10 +26,9 @@ __all__ = [
     "Target",
     "among_whose",
     "choose_target",
-    "code_note",
     "equal_parts",
     "few_of_each",
-    "missing_option",
+    "missing_note",
     "parts_by_column",
 ]
 
@@ -198,27 +198,22 @@ def _kinds(column: Column) -> list[str]:
     ] * column.may_be_kinds
 
 
-def code_note(column: Column) -> str:
+def missing_note(column: Column) -> str:
     """That a number may say that there is none; empty where nothing looks so.
 
     >>> ages = np.array([*np.tile(np.arange(20.0, 60.0), 5), *[999.0] * 30])
-    >>> code_note(Column("Age", "number", 41, 0, ages))
+    >>> missing_note(Column("Age", "number", 41, 0, ages))
     '999 stands 30 times: a code for missing? then --missing Age=999'
     """
-    return column.code_note(missing_option(column, column.code_for_missing))
-
-
-def missing_option(column: Column, code: str) -> str:
-    """The option that names a code for missing, as a shell takes it."""
-    typed = f"--missing {shlex.quote(f'{column.name}={code}')}"
-    return typed if typed == printable(typed, LONGEST_NAME) else "--missing COLUMN=VALUE"
+    typed = f"--missing {shlex.quote(f'{column.name}={code_for_missing(column)}')}"
+    return code_note(column, typed if typed == printable(typed) else "--missing COLUMN=VALUE")
 
 
 def _about(column: Column, missing: int) -> list[str]:
     """What to know of a target."""
     remarks = []
-    if column.code_for_missing and not column.far_out.size:
-        remarks.append(f"target {column.shown}: {code_note(column)}")
+    if code_for_missing(column) and not column.far_out.size:
+        remarks.append(f"target {column.shown}: {missing_note(column)}")
     if column.bounds:
         remarks.append(f"target {column.shown}: {column.bounds}")
     if missing:

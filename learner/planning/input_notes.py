@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from common.column_names import LATER, NEVER_ZERO, NOT_LATER, is_called
+from common.column_names import LATER, NOT_LATER, is_called
 from common.leakage import explained_together, explained_variance
-from common.looking import FEWEST_RECORDS, Column
+from common.looking import Column
 from common.texts import LONGEST_NAME, first_few, named, printable
-from learner.planning.drafting import Target, missing_option
+from learner.planning.drafting import Target
 
-__all__ = ["never_zero", "questions"]
+__all__ = ["questions"]
 
 # A column that explains this much of the target is asked about.
 DOUBTED = 0.5
@@ -52,29 +50,10 @@ def questions(
     ]
 
 
-def never_zero(column: Column) -> str:
-    """That cells are 0 where the name says that none can be; empty where it does not.
-
-    >>> cells = np.array([*np.arange(150.0, 250.0), 0.0, 0.0])
-    >>> never_zero(Column("chol", "number", 101, 0, cells))
-    '0 stands 2 times, where no amount can be 0: a code for missing? then --missing chol=0'
-    """
-    zeros = int(np.count_nonzero(column.numbers == 0))
-    is_amount = column.kind == "number" and column.distinct >= FEWEST_RECORDS
-    if not zeros or not is_amount or not is_called(column.name, NEVER_ZERO):
-        return ""
-    # Beside numbers below 0 it is a score, of which 0 is the middle.
-    if np.any(column.numbers < 0):
-        return ""
-    times = "once" if zeros == 1 else f"{zeros:,} times"
-    then = f"then {missing_option(column, '0')}"
-    return f"0 stands {times}, where no amount can be 0: a code for missing? {then}"
-
-
 def _typed(option: str, columns: Sequence[Column]) -> str:
     """The options that name these columns, as a shell takes them.
 
-    >>> _typed("--drop", [Column("Total Costs", "number", 0, 0, np.empty(0))])
+    >>> _typed("--drop", [Column("Total Costs", "number", 0, 0, None)])
     "--drop 'Total Costs'"
     """
     words = [f"{option} {shlex.quote(c.name)}" for c in columns[:NAMED_COLUMNS]]

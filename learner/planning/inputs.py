@@ -16,10 +16,11 @@ from common.leakage import (
     identifies,
 )
 from common.looking import PLAINLY, Column, Look
+from common.missing_codes import code_for_missing
 from common.suggestions import among_columns
 from common.texts import counted, shortened
-from learner.planning.drafting import Target, code_note
-from learner.planning.input_notes import never_zero, questions
+from learner.planning.drafting import Target, missing_note
+from learner.planning.input_notes import questions
 
 __all__ = [
     "Inputs",
@@ -293,10 +294,8 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
             f"{name}: {column.padded} begins with 0, as codes do, and is taken for an amount; if "
             "its numbers are names, give it with --categorical or --drop"
         )
-    if zeros := never_zero(column):
-        yield f"{name}: {zeros}"
-    elif column.code_for_missing and not column.far_out.size:
-        yield f"{name}: {code_note(column)}"
+    if code_for_missing(column) and not column.far_out.size:
+        yield f"{name}: {missing_note(column)}"
     yield from odd_cells(column)
 
 

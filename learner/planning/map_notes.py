@@ -14,7 +14,7 @@ from common.fitting import NO_VARIATION
 from common.looking import Column, Look
 from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
-from learner.planning.drafting import Target, code_note
+from learner.planning.drafting import Target, missing_note
 
 __all__ = [
     "MOSTLY_UNKNOWN",
@@ -160,5 +160,6 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
     bounds = f"the public bounds ({number_words(low, 6)} to {number_words(high, 6)})"
     some = f"{cut:,} of them " if cut < far.size else ""
     become = f"{some}cut at {bounds}" if cut else f"within {bounds}"
-    code = f"; {code_note(column)}" if column.code_for_missing else ""
+    asked = missing_note(column)
+    code = f"; {asked}" if asked else ""
     return f"{what}{column.shown}: {counted(far.size, 'outlier')}, {become}{code}"

@@ -8,6 +8,7 @@ import pytest
 
 from common.fitting import MOST_CATEGORIES
 from common.looking import Column, look_at
+from common.missing_codes import code_for_missing, code_note
 from common.tables import TableSource, read_table
 
 NUM = 400
@@ -96,10 +97,10 @@ def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more):
 def test_a_number_far_out_that_repeats_is_asked_about():
     ages = [*RNG.integers(18, 80, NUM), *[-999] * 30]
     assert column(ages).far_out.size == 30
-    assert column(ages).code_for_missing == "-999"
-    told = column(ages).code_note("leave it")
+    assert code_for_missing(column(ages)) == "-999"
+    told = code_note(column(ages), "leave it")
     assert told == "-999 stands 30 times: a code for missing? then leave it"
-    assert column([*ages[:NUM], -999]).code_for_missing == ""
+    assert code_for_missing(column([*ages[:NUM], -999])) == ""
 
 
 def test_a_rare_yes_is_not_far_out():
@@ -154,14 +155,14 @@ def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap():
     stays = np.minimum(1 + RNG.exponential(3, NUM).astype(int), 16)
     fine = {"stays": stays, "scores": RNG.integers(-1, 6, NUM), "counts": RNG.integers(0, 10, NUM)}
     for name, cells in fine.items():
-        assert column(cells, name).code_for_missing == "", name
+        assert code_for_missing(column(cells, name)) == "", name
     money = np.where(RNG.random(NUM) < 0.8, 0, RNG.integers(1, 9000, NUM))
-    assert column(money).code_for_missing == ""
-    assert column([*stays, *[240] * 30]).code_for_missing == ""
+    assert code_for_missing(column(money)) == ""
+    assert code_for_missing(column([*stays, *[240] * 30])) == ""
     ages = RNG.integers(18, 80, NUM)
     for code in (-1, 0, 999, -99, 9999):
-        assert column([*ages, *[code] * 30]).code_for_missing == str(code)
-        assert column([*ages, *[code] * 3]).code_for_missing == ""
+        assert code_for_missing(column([*ages, *[code] * 30])) == str(code)
+        assert code_for_missing(column([*ages, *[code] * 3])) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Which number of a column may be a code that says that there is none, and what is asked of it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from common import column_names as called
+from common.arrays import Vector
+from common.looking import DIFFERENT, FEWEST_RECORDS, REPEATED, Column
+
+__all__ = ["code_for_missing", "code_note"]
+
+# 0, -1, and any number of sevens, eights or nines, as -9, 99 and 999.9; and the ends of integers.
+_SENTINEL = re.compile(
+    r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
+)
+# A gap is wider than this many of the typical ones.
+TYPICAL_GAPS = 3.0
+
+
+def code_for_missing(column: Column) -> str:
+    """A number that may say that there is none, as text; empty where nothing looks so.
+
+    It is 0 where the column's name says that no amount can be 0; or one of those that people write
+    so (999, -1, 0), that stands again and again and lies beyond all others, with a gap between.
+
+    >>> chol = np.array([*np.arange(150.0, 250.0), 0.0])
+    >>> code_for_missing(Column("chol", "number", 101, 0, chol))
+    '0'
+    >>> ages = np.array([*np.tile(np.arange(20.0, 60.0), 5), *[999.0] * 30])
+    >>> code_for_missing(Column("Age", "number", 41, 0, ages))
+    '999'
+    """
+    if column.kind != "number":
+        return ""
+    return "0" if _is_never_zero(column) else _beyond_a_gap(column.numbers)
+
+
+def code_note(column: Column, cure: str) -> str:
+    """What to ask of that number, and what to do; empty where nothing looks so.
+
+    Args:
+      column: The column.
+      cure: What to do, in the imperative.
+
+    >>> chol = np.array([*np.arange(150.0, 250.0), 0.0])
+    >>> code_note(Column("chol", "number", 101, 0, chol), "leave it empty")
+    '0 stands once, where no amount can be 0: a code for missing? then leave it empty'
+    """
+    code = code_for_missing(column)
+    count = np.count_nonzero(column.numbers == float(code or "nan"))
+    times = "once" if count == 1 else f"{count:,} times"
+    where = ", where no amount can be 0" if code and _is_never_zero(column) else ""
+    return f"{code} stands {times}{where}: a code for missing? then {cure}" if code else ""
+
+
+def _is_never_zero(column: Column) -> bool:
+    """Whether cells are 0 where the name says that none can be."""
+    # Beside numbers below 0 it is a score, of which 0 is the middle.
+    has_zeros = bool(np.any(column.numbers == 0)) and not np.any(column.numbers < 0)
+    return (
+        has_zeros
+        and column.distinct >= FEWEST_RECORDS
+        and called.is_called(column.name, called.NEVER_ZERO)
+    )
+
+
+def _beyond_a_gap(numbers: Vector) -> str:
+    """The most frequent number that people write so, beyond all others; empty for none."""
+    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    code = counts >= REPEATED
+    code[code] = [_is_sentinel(value) for value in values[code]]
+    rest, times = values[~code], counts[~code]
+    if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
+        return ""
+    low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
+    gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
+    beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap)) & (high > low)
+    return f"{values[np.argmax(np.where(beyond, counts, 0))]:.10g}" if beyond.any() else ""
+
+
+def _is_sentinel(value: float) -> bool:
+    """Whether a number is one of those that stand for none.
+
+    >>> [_is_sentinel(number) for number in (-999.0, 99.9, 0.0, 16.0)]
+    [True, True, True, False]
+    """
+    return _SENTINEL.fullmatch(f"{value:.10g}") is not None
