@@ -19,8 +19,8 @@ it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is 
 it (:mod:`learner.simulated.drift`). The owners' records lie before the public ones in the order of
 the study, and have drifted, in each world as far as the table leaves it possible. Owner i's best
 model is then off by a step :math:`\delta_i`: its targets are shifted by :math:`x^\top\delta_i`
-(squared loss only; for classes a drift of the model is only warned of), and its own Gram matrix is
-that of n_i consecutive records. The features of all owners together have moved, for every loss.
+(for classes a drift of the model is only warned of); with squared loss its own Gram matrix is that
+of n_i consecutive records. The features of all owners together have moved, for every loss.
 
 Where neither labels nor a drift show that owners differ, parts of one table differ by chance only.
 A choice that must also hold for owners that differ *assumes* a difference: each owner's mean
@@ -64,6 +64,8 @@ CHOICE_WORLDS, CHOICE_RECORDS, CHOICE_SEED = 6, 200, 0
 ASSUMED_SHIFT, ASSUMED_STEP = 1.0, 0.2
 # Rows do not count as farther out, and means are not moved farther, than that many deviations.
 FARTHEST, FARTHEST_SHIFT = 3.0, 2.0
+# The least of the largest curvature that a shift counts on: far beyond delta Huber loss has none.
+LEAST_CURVED = 0.25
 # Rows drawn from all for one owner at most, and the least that an own row weighs.
 MOST_OTHERS, LEAST_WEIGHT = 400, 1e-12
 
@@ -82,6 +84,7 @@ def surrogate_world(
     known: Sequence[int | None] = (),
     assumed: float = 0.0,
     played: int = PLAYED_RECORDS,
+    tells: bool = False,
     rng: np.random.Generator,
 ) -> World:
     """A world in which public records play the owners.
@@ -93,6 +96,7 @@ def surrogate_world(
       assumed: How much owners differ from the public records and from each other where nothing
         says by how much: from 0 for not at all to 1 for as much as is assumed at most.
       played: Records that answer for one owner where answers need records.
+      tells: Whether a study is forecast in it, and not designed.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
     Raises:
@@ -108,7 +112,7 @@ def surrogate_world(
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
     # Where the order shows how owners differ, parts would count the same difference twice.
-    by_order = public.drifts and bool(public.score_drifts) and public.problem.loss.is_quadratic
+    by_order = _shifts_targets(public, tells=tells)
     dealt = [UNKNOWN] * len(padded) if by_order else _deal(public, padded, rng=rng)
     centre = drawn / drawn.sum()
     edges = np.cumsum(centre)
@@ -130,9 +134,8 @@ def surrogate_world(
         ],
         shifts=_shifts(public, num_records, by_order=by_order, rng=rng),
     )
-    differences = None
-    if assumed and public.labels is None and not public.drifts:
-        differences = _draw_differences(public, weights, rng=rng)
+    apart = assumed and public.labels is None and not public.drifts
+    differences = _draw_differences(public, weights, rng=rng) if apart else None
     return _world_of(mixture, weights, differences, played=played, rng=rng)
 
 
@@ -268,14 +271,29 @@ def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.G
     return differences
 
 
+def _shifts_targets(public: PublicGroups, *, tells: bool) -> bool:
+    """Whether owners' targets drift as the order shows; classes do not.
+
+    With Huber loss they do in forecasts only: designs chosen where they do came to no better.
+    """
+    loss = public.problem.loss
+    has_shifts = loss.is_quadratic or (tells and not loss.has_classes())
+    return has_shifts and public.drifts and bool(public.score_drifts)
+
+
 def _shifts(
     public: PublicGroups, num_records: Vector, *, by_order: bool, rng: np.random.Generator
 ) -> Matrix:
     """What each owner's best model is off by as the order shows, shape (N, p)."""
     shifts = np.zeros((num_records.size, public.records.features.shape[1]))
-    for drift in public.score_drifts if by_order else []:
+    if not by_order:
+        return shifts
+    for drift in public.score_drifts:
         shifts -= drift.path(num_records, rng=rng) @ public.whitening.T
-    return shifts
+    # What a shift does to a gradient is up to the curvature that there is, not to the largest.
+    problem = public.problem
+    mean = float(problem.curvatures(public.theta_optimal, public.records, None).mean())
+    return shifts / max(mean / (problem.loss.curvature or 1.0), LEAST_CURVED)
 
 
 def _world_of(

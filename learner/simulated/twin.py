@@ -115,7 +115,10 @@ def deal(
       worlds: How often public records are redrawn, and groups dealt to owners again.
       rng: Where the deal comes from; seed it with nothing private.
     """
-    return [surrogate_world(public, num_records, known=known, rng=rng) for _ in range(worlds)]
+    return [
+        surrogate_world(public, num_records, known=known, tells=True, rng=rng)
+        for _ in range(worlds)
+    ]
 
 
 def forecast(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.clocks import Groups
-from learner.simulated.evaluation import Evaluation
+from learner.simulated.evaluation import Evaluation, union
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
@@ -265,11 +265,16 @@ class Mixture:
         """The owners' mean gradients at the optimum of all public records, shape (N, p)."""
         each = self.public.gradients
         centre = self.centre @ each
-        return np.stack([self._mean(owner, each, centre) for owner in range(len(self.own))])
+        means = [self._mean(owner, each, centre, None) for owner in range(len(self.own))]
+        return np.stack(means)
 
-    def _mean(self, owner: int, each: Matrix, centre: Vector) -> Vector:
-        """An owner's mean of what each public record has, (n, p); ``centre`` is P-bar's, (p,)."""
-        own = self.own[owner]
+    def _mean(self, owner: int, each: Matrix, centre: Vector, clip: float | None) -> Vector:
+        """An owner's mean gradient; ``each`` are those of public records, ``centre`` is P-bar's."""
+        own, public = self.own[owner], self.public
+        if self.shifts[owner].any():
+            moved = public.problem.slopes(public.theta_optimal, self._shifted(owner), clip)
+            shifted: Vector = (self.weights_of(owner) * moved) @ public.records.features
+            return shifted
         mean: Vector = (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
         return mean
 
@@ -278,13 +283,8 @@ class Mixture:
         problem, anchor = self.public.problem, self.public.theta_optimal
         records = self.public.records
         each = problem.slopes(anchor, records, clip)[:, None] * records.features
-        centre, whole = self.centre @ each, np.empty_like(self.shifts)
-        for owner, shift in enumerate(self.shifts):
-            if shift.any():
-                moved = problem.slopes(anchor, self._shifted(owner), clip)
-                whole[owner] = (self.weights_of(owner) * moved) @ records.features
-            else:
-                whole[owner] = self._mean(owner, each, centre)
+        centre = self.centre @ each
+        whole = np.stack([self._mean(owner, each, centre, clip) for owner in range(len(shards))])
         # Owners of a mixture answer with as many records each.
         x = np.stack([shard.features for shard in shards])
         y = np.concatenate([shard.targets for shard in shards])
@@ -344,6 +344,9 @@ class Mixture:
 
     def records_together(self, shares: Vector, size: int, *, rng: np.random.Generator) -> Records:
         """The same of all owners as one, who have these shares of the records."""
+        if self.shifts.any():
+            counts = np.maximum(np.round(shares * size), 1.0).astype(int).tolist()
+            return union([self.records_of(i, count, rng=rng) for i, count in enumerate(counts)])
         return self.public.drawn(self.together(shares), size, rng=rng)
 
     def _shifted(self, owner: int) -> Records:

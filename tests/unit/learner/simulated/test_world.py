@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Huber, Regulariser, Squared
 from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
 from learner.simulated.problem import Problem
@@ -183,6 +183,29 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     ]
     near = surrogate_world(steady, sizes, rng=np.random.default_rng(1)).relative_fitness_alone
     assert np.median(far) > 10 * np.median(near)
+
+
+def test_huber_loss_has_the_drift_that_squared_loss_has():
+    """Up to a delta that no residual reaches it is half of it."""
+    rng = np.random.default_rng(6)
+    n, sizes, shares = 6000, np.array([6000.0, 2000.0]), np.array([0.5, 0.5])
+    x = np.column_stack([rng.uniform(-1, 1, (n, P - 1)), np.ones(n)])
+    path = np.cumsum(rng.normal(0, 0.01, (n, P)), axis=0)
+    y = np.einsum("ij,ij->i", x, path) + rng.normal(0, 0.5, n)
+    told, pulled = [], []
+    for loss in (Squared(), Huber(delta=50.0)):
+        problem = Problem(loss=loss, regulariser=Regulariser(coefficient=0.0), theta_max=50.0)
+        public = PublicGroups(problem=problem, records=Records(features=x, targets=y), labels=None)
+        theta = public.theta_optimal
+        worlds = [
+            surrogate_world(public, sizes, tells=True, rng=np.random.default_rng(seed))
+            for seed in range(4)
+        ]
+        told.append([w.evaluation.relative_fitness(theta[None])[0] for w in worlds])
+        united = [United(world.weighed(shares)) for world in worlds]
+        pulled.append([each.gradients(theta, None) / loss.curvature for each in united])
+    assert told[1] == pytest.approx(told[0], rel=0.1)
+    assert np.array(pulled[1]) == pytest.approx(np.array(pulled[0]), abs=0.05)
 
 
 @pytest.mark.parametrize(("n", "p"), [(2000, 4), (2000, 30), (240, 20)])
