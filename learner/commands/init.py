@@ -270,7 +270,7 @@ class _Draft:
 
     def split(self, out: Path) -> dict[str, Any]:
         """Each owner's records, and the public ones, in files of their own."""
-        table = self.session.table
+        table = self.session.raw
         make_folder(out / "owners")
         public = table.iloc[self.public]
         groups: dict[str, Any] = {}

@@ -91,12 +91,14 @@ class Session:
 
     Args:
       source: Where it is, absolute.
-      table: Its rows.
+      raw: Its rows as they are.
+      table: The same, where cells are empty that say that there is no value.
       look: Its columns.
       notes: What is to be known of its file.
     """
 
     source: TableSource
+    raw: pd.DataFrame
     table: pd.DataFrame
     look: Look
     notes: Sequence[str] = ()
@@ -124,7 +126,7 @@ class Session:
                         f"--missing {name}={value}: no cell of this column has this value; leave "
                         "it out, or correct it"
                     )
-        table = with_gaps(self.table, codes)
+        table = with_gaps(self.raw, codes)
         return replace(self, table=table, look=look_at(table)) if codes else self
 
     @property
@@ -321,7 +323,7 @@ def open_session(place: Mapping[str, str]) -> Session:
     refuse_totals(look, where=where)
     marks = mark_notes(source, base=Path(), table=table)
     notes = [*marks, *empty_notes(look), *copy_notes(look)]
-    return Session(source, table, look, notes)
+    return Session(source, table, table, look, notes)
 
 
 def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:

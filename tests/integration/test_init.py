@@ -539,8 +539,8 @@ def test_classes_that_are_misspelt_are_asked_for_again(folder):
 
 def test_a_code_for_missing_is_asked_about_and_the_advice_can_be_typed(folder, typed):
     table = raw_table().assign(**{"blood pressure": np.arange(NUM) % 90 + 80})
-    table.loc[::10, "blood pressure"] = 0
-    table.loc[::12, "days"] = -9
+    table.loc[::7, "blood pressure"] = 0
+    table.loc[::11, "days"] = -9
     table.to_csv("coded.csv", index=False)
     arguments = ("coded.csv", "--target", "days", "--owners", "county")
     told = init(typed, *arguments, "--out", "s")

@@ -228,7 +228,7 @@ def test_a_column_named_like_a_heading_keeps_its_name(tmp_path, make_model):
         (json.dumps(table(owners=[{}])), "name of entry 1 of owners: field required"),
         (
             json.dumps(table(owners=[owner("a", epsilon="1e999999999")])),
-            "epsilon of entry 1 of owners",
+            "epsilon.constrained-str of entry 1 of owners",
         ),
         (
             json.dumps(table(owners=[owner("a", epsilon_spent="1/0")])),
