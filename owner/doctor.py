@@ -101,7 +101,7 @@ def _ledger(path: Path) -> Iterator[Finding]:
     """The ledger's folder, its file system, and the ledger if there is one."""
     if not path.parent.exists():
         # Serving makes none: it may be that of a disk that is not mounted.
-        yield fails("ledger's disk", f"{path}: {NO_FOLDER}")
+        yield fails("ledger's disk", f"{path}: {NO_FOLDER}, or correct `ledger`")
         return
     yield folder_finding("ledger's disk", path.parent)
     if not path.exists():

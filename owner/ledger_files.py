@@ -41,10 +41,7 @@ EMPTIED = (
     "the ledger is empty but studies or responses were given before; restore the newest copy of it "
     "and of the files beside it"
 )
-NO_FOLDER = (
-    "its folder is not there; mount the disk that holds it, make the folder, or give another path "
-    "as `ledger` in the owner's settings"
-)
+NO_FOLDER = "its folder is not there; mount the disk that holds it, make the folder"
 
 
 @dataclass(frozen=True, order=True)
@@ -296,7 +293,10 @@ class LedgerFiles:
             if disk_fails(error):
                 raise  # in the words for all that its disk does not let it do
             if isinstance(error, FileNotFoundError):
-                raise LedgerError(f"{self._path}: {NO_FOLDER}") from None
+                raise LedgerError(
+                    f"{self._path}: {NO_FOLDER}, or give another path as `ledger` in the owner's "
+                    "settings"
+                ) from None
             raise LedgerError(
                 f"{self._path}: the ledger or its folder cannot be written ({error.strerror}); "
                 "make it writable, or give a writable path as `ledger` in the owner's settings"
