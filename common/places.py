@@ -114,12 +114,13 @@ class PastedSecretError(ValueError):
 
 def _secret_place(text: str) -> SecretText:
     """Where a secret is: "file:PATH" or "env:NAME"."""
-    if text.startswith("copriv_") or "://" in text:
+    is_place = _SECRET_PLACE.fullmatch(text) is not None
+    if not is_place and (text.startswith("copriv_") or "://" in text):
         raise PastedSecretError(
             "this is the secret itself; write it into a file that only you can read, and here "
             '"file:PATH", or "env:NAME" of a variable that holds it'
         )
-    if not _SECRET_PLACE.fullmatch(text):
+    if not is_place:
         raise ValueError(
             f'expected "file:PATH" or "env:NAME"; if that is a file, write "file:{text[:80]}"'
         )

@@ -105,6 +105,12 @@ def test_a_secret_in_place_of_its_place_is_not_repeated(pasted, tmp_path):
     assert "s3cret" not in str(told.value)
 
 
+def test_an_absolute_place_of_a_secret_may_begin_with_three_slashes(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text('secret = "file:///run/secrets/token"\n')
+    assert str(load_settings(Example, path).secret) == "file:///run/secrets/token"
+
+
 class Bounded(Settings):
     """Settings of numbers between bounds."""
 
