@@ -174,7 +174,9 @@ def verdict(
         },
         failures=failures or {},
         way=way,
-        ways_in_words=None if base is None or way is None else ways_sentence(base, own=way),
+        ways_in_words=None
+        if base is None or way is None
+        else ways_sentence(base, own=way, initiative=candidate.settings.algorithm.initiative),
         quality=_quality(candidate, study),
     )
 
