@@ -29,12 +29,7 @@ from common.config import Lasting, Positive
 from common.domain import Domain, without_specks
 from common.errors import InputError
 from common.files import open_regular
-from common.fitting import (
-    Bound,
-    ColumnRule,
-    Number,
-    TargetRule,
-)
+from common.fitting import Bound, ColumnRule, Number, TargetRule
 from common.map_text import laid_out
 from common.setting_errors import first_fault
 from common.suggestions import check_columns

@@ -51,7 +51,7 @@ def fit_feature_map(
     if private:
         # The values of private records are no public ones.
         target = target.model_copy(update={"public_values": ()})
-    target = with_missing(target, settings)
+    target = _with_missing(target, settings)
     table = table[~np.isnan(target.raw(raw_target))]
     rules, dropped = _fit_columns(table, names, target, settings)
     if not rules:
@@ -139,7 +139,7 @@ def _fit_columns(
         if isinstance(fitted, str):
             dropped[name] = fitted
         else:
-            rules.append(with_missing(fitted, settings))
+            rules.append(_with_missing(fitted, settings))
     return rules, dropped
 
 
@@ -163,17 +163,10 @@ def _warn_of_unseen(table: pd.DataFrame, settings: FeatureSettings, where: str) 
 Rule = TypeVar("Rule", ColumnRule, TargetRule)
 
 
-def with_missing(rule: Rule, settings: FeatureSettings) -> Rule:
-    """The rule of a column, which knows the values that say that there is none.
-
-    Raises:
-      InputError: One of them is class +1.
-    """
-    values = settings.missing.get(rule.name, ())
-    if not values:
-        return rule
-    keys = sorted({key for value in values if (key := category_key(value)) is not None})
-    return type(rule)(**{**dict(rule), "missing": tuple(keys)})
+def _with_missing(rule: Rule, settings: FeatureSettings) -> Rule:
+    """The rule of a column, which knows the values that say that there is none."""
+    keys = {category_key(value) or "" for value in settings.missing.get(rule.name, ())}
+    return rule.model_copy(update={"missing": tuple(sorted(keys))})
 
 
 def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str) -> Matrix:

@@ -50,10 +50,12 @@ def code_note(column: Column, cure: str) -> str:
     '0 stands once, where no amount can be 0: a code for missing? then leave it empty'
     """
     code = code_for_missing(column)
-    count = np.count_nonzero(column.numbers == float(code or "nan"))
+    if not code:
+        return ""
+    count = np.count_nonzero(column.numbers == float(code))
     times = "once" if count == 1 else f"{count:,} times"
-    where = ", where no amount can be 0" if code and _is_never_zero(column) else ""
-    return f"{code} stands {times}{where}: a code for missing? then {cure}" if code else ""
+    where = ", where no amount can be 0" if _is_never_zero(column) else ""
+    return f"{code} stands {times}{where}: a code for missing? then {cure}"
 
 
 def _is_never_zero(column: Column) -> bool:
@@ -69,7 +71,11 @@ def _is_never_zero(column: Column) -> bool:
 
 def _beyond_a_gap(numbers: Vector) -> str:
     """The most frequent number that people write so, beyond all others; empty for none."""
-    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    known = numbers[np.isfinite(numbers)]
+    # What is beyond all others is an end: few columns need to be sorted.
+    if not known.size or not (_is_sentinel(known.min()) or _is_sentinel(known.max())):
+        return ""
+    values, counts = np.unique(known, return_counts=True)
     code = counts >= REPEATED
     code[code] = [_is_sentinel(value) for value in values[code]]
     rest, times = values[~code], counts[~code]

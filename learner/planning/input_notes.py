@@ -53,7 +53,8 @@ def questions(
 def _typed(option: str, columns: Sequence[Column]) -> str:
     """The options that name these columns, as a shell takes them.
 
-    >>> _typed("--drop", [Column("Total Costs", "number", 0, 0, None)])
+    >>> import numpy as np
+    >>> _typed("--drop", [Column("Total Costs", "number", 0, 0, np.empty(0))])
     "--drop 'Total Costs'"
     """
     words = [f"{option} {shlex.quote(c.name)}" for c in columns[:NAMED_COLUMNS]]

@@ -164,10 +164,9 @@ def _day(months: float) -> str:
     >>> _day(95999 + 30 / 31.0), _day(-1.0)
     ('9999-12-31', '1999-12-01')
     """
-    year, month = divmod(math.floor(months + 1e-6), 12)
-    return (
-        f"{2000 + year:04}-{month + 1:02}-{round((months - math.floor(months + 1e-6)) * 31) + 1:02}"
-    )
+    whole = math.floor(months + 1e-6)
+    year, month = divmod(whole, 12)
+    return f"{2000 + year:04}-{month + 1:02}-{round((months - whole) * 31) + 1:02}"
 
 
 def _texts(numbers: Iterable[int], length: int) -> str:
