@@ -134,16 +134,6 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
             "forecast: no public records; give --public FILE, or features.public in the study"
         )
     side = prepare_public_side(settings, base=base)
-    given = settings.forecast
-    owners = [entry.name for entry in settings.owners]
-    for key in ("groups", "records", "availability_of"):
-        strangers = [repr(name) for name in getattr(given, key) if name not in owners]
-        if strangers:
-            are = "is not an owner" if len(strangers) == 1 else "are not owners"
-            raise InputError(
-                f"forecast.{key}: {', '.join(strangers)} {are} of this study; correct the "
-                f"spelling, or remove what is not one of its owners, which are {', '.join(owners)}"
-            )
     return Candidate(
         settings=settings,
         public=side,

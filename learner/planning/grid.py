@@ -16,7 +16,7 @@ from common.errors import InputError
 from common.setting_kinds import plain
 from common.texts import printable
 from learner.planning.sections import is_owner_requested
-from learner.planning.settings import StudySettings, check_data_typed
+from learner.planning.settings import StudySettings, check_data_typed, check_forecast
 
 __all__ = ["Experiment", "Grid", "Point", "experiment_of", "grid_of", "parse_grid"]
 
@@ -171,6 +171,7 @@ def experiment_of(
         )
     values = {} if data is None else {"data.path": Path(data).resolve()}
     whole = load_settings(StudySettings, study, overrides=overrides, values=values)
+    check_forecast(whole)
     if "data.path" in grid and values:
         raise InputError("--grid data.path: --data names another table; give one of the two")
     tables = [entry.model_dump(exclude_unset=True) for entry in whole.owners]

@@ -35,6 +35,7 @@ from learner.planning.sections import (
 __all__ = [
     "StudySettings",
     "check_data_typed",
+    "check_forecast",
     "check_roles",
     "has_table",
     "is_elsewhere",
@@ -264,7 +265,25 @@ def load_study(
     values = {} if data is None else {"data.path": Path(data).resolve()}
     settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
     check_data_typed(data, settings)
+    check_forecast(settings)
     return settings
+
+
+def check_forecast(settings: StudySettings) -> None:
+    """Refuse ``[forecast]`` of strangers in a study as typed; points of a sweep have fewer owners.
+
+    Raises:
+      InputError: It names the key and the owners.
+    """
+    owners = [entry.name for entry in settings.owners]
+    for key in ("groups", "records", "availability_of"):
+        strangers = [repr(name) for name in getattr(settings.forecast, key) if name not in owners]
+        if strangers:
+            are = "is not an owner" if len(strangers) == 1 else "are not owners"
+            raise InputError(
+                f"forecast.{key}: {', '.join(strangers)} {are} of this study; correct the "
+                f"spelling, or remove what is not one of its owners, which are {', '.join(owners)}"
+            )
 
 
 def check_data_typed(data: object | None, *studies: StudySettings) -> None:

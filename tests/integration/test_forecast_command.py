@@ -28,7 +28,7 @@ from learner.forecasting.questions import (
 )
 from learner.forecasting.verdict import verdict
 from learner.planning.deciding import decide
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, load_study
 from learner.results.forecast_text import sentences
 from learner.simulated.sweeps import Workers
 
@@ -86,7 +86,7 @@ def copriv(*arguments):
 def forecast_here(path, out, *, public=None):
     """The command without a process of its own."""
     run_forecast(
-        candidate_of(load_settings(StudySettings, path), base=path.parent, public=public),
+        candidate_of(load_study(path), base=path.parent, public=public),
         out=out,
         compare=(),
         curves=False,

@@ -751,6 +751,8 @@ def test_invite_says_what_is_missing(study):
     one_sentence(study.invite(**alone), "give --address HOST:PORT")
     nowhere = {"owners": [{"name": "owner-a"}]}
     one_sentence(study.invite(**nowhere), "owner-a has no address")
+    misspelt = {"forecast": {"groups": {"owner-x": "north"}}}
+    one_sentence(study.invite(**misspelt), "forecast.groups: 'owner-x' is not an owner of this")
     one_sentence(study.invite("--address", "127.0.0.1:50060"), "--address 127.0.0.1:50060: the")
     del study.table["tls"]
     # Paths of a study start in its folder, wherever the command is typed.

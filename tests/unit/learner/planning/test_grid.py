@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from common.errors import InputError
 from learner.planning.grid import experiment_of, parse_grid
+from learner.planning.settings import load_study
 
 STUDY = """\
 name = "small"
@@ -53,6 +56,21 @@ def test_every_combination_is_a_study_of_its_own(study):
     assert [owner.name for owner in last.settings.owners] == ["north"]
     assert first.settings.owners[0].epsilon == 3
     assert last.settings.algorithm.horizon == "auto"
+
+
+@pytest.mark.parametrize("key", ["groups", "records", "availability_of"])
+def test_a_forecast_names_owners_of_the_study_who_need_not_be_at_each_point(study, key):
+    """A name that is misspelt would count for nobody, whatever the command."""
+    points = experiment_of(
+        study, parse_grid(["owners=1"]), seeds=1, overrides={f"forecast.{key}.west": 1}
+    ).points
+    assert [owner.name for owner in points[0].settings.owners] == ["north"]
+    misspelt = {f"forecast.{key}.wset": 1}
+    sentence = re.escape(f"forecast.{key}: 'wset' is not an owner of this study; correct")
+    with pytest.raises(InputError, match=sentence):
+        experiment_of(study, {}, seeds=1, overrides=misspelt)
+    with pytest.raises(InputError, match=sentence):
+        load_study(study, overrides=misspelt)
 
 
 def test_no_grid_is_one_point(study):
