@@ -41,6 +41,9 @@ __all__ = ["DryRun", "dry_run", "typical_answer"]
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
 DEVIATIONS_IN_BOUND = 2.6
 NAMED_COLUMNS = 20
+CLOSE = (
+    "close studies that are over, which frees what they have not spent (copriv-owner ledger close)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,9 +364,11 @@ def _check_study(
     check_map(policy, feature_map, allow_private_bounds=allow_private_bounds)
     if loss_of(terms).has_classes() != feature_map.is_classification:
         raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
-    if terms.epsilon > found["epsilon_left"]:
+    left = found["epsilon_left"]
+    if terms.epsilon > left:
+        # Where nothing is left, no epsilon is small enough.
+        cure = "give a smaller --epsilon" if left else CLOSE
         raise BudgetSpentError(
-            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, but "
-            f"{in_short(found['epsilon_left'])} of the lifetime budget is left; give a smaller "
-            "--epsilon, or raise policy.epsilon_lifetime"
+            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, but {in_short(left)} "
+            f"of the lifetime budget is left; {cure}, or raise policy.epsilon_lifetime"
         )

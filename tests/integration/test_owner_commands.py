@@ -289,7 +289,13 @@ def test_check_says_what_to_do_where_the_budget_is_spent(owner_folder, make_term
     running.drain(grace=0.1)
     done = owner_command("check", settings)
     said = refused(done, 3)
-    assert "0 of the lifetime budget is left; give a smaller --epsilon, or raise policy." in said
+    assert "but 0 of the lifetime budget is left; close studies that are over, which frees" in said
+    assert "have not spent (copriv-owner ledger close), or raise policy.epsilon_lifetime" in said
+    # No epsilon is small enough where nothing is left, as one may be where something is.
+    assert "--epsilon" not in said
+    settings.write_text(settings.read_text().replace('"1"', '"1.5"'))
+    said = refused(owner_command("check", settings), 3)
+    assert "but 0.5 of the lifetime budget is left; give a smaller --epsilon, or raise" in said
     # What is known without a budget is shown: the columns, the ledger, the map.
     for words in (
         "drift",
