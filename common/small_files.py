@@ -18,7 +18,7 @@ LARGEST_SMALL = 2**20
 
 
 def read_small(path: Path) -> bytes:
-    """The content of a file of one secret or certificate, which may come through a pipe.
+    """The content of a file of one secret, which may come through a pipe.
 
     Raises:
       OSError: It cannot be read, or holds more, such as a device without an end.
@@ -28,7 +28,7 @@ def read_small(path: Path) -> bytes:
 
 
 def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
-    """The content of a file that a command of ours wrote, of at most so many bytes.
+    """The content of a file that lies on a disk, such as a command of ours wrote, of so many bytes.
 
     Raises:
       OSError: It cannot be read, is a pipe, a device or a folder, or holds more.

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from common.config import Place, Settings
 from common.errors import InputError
 from common.files import warn_of_readers
-from common.small_files import read_small
+from common.small_files import read_own
 
 __all__ = [
     "MAKERS",
@@ -223,7 +223,8 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
 
 def _read(key: str, path: Path) -> bytes:
     try:
-        return read_small(path)
+        # Not through a pipe: the handshake reads them once more, and so does each renewal.
+        return read_own(path)
     except OSError as error:
         is_there = isinstance(error, PermissionError)
         made = f"{MAKER[key]} (copriv certs, where one makes all files)"

@@ -12,7 +12,7 @@ from common.certificates import holder
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
-from common.small_files import read_own, read_small
+from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Party, make_certificates
@@ -146,7 +146,7 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
     if ours.resolve() == made.resolve():
         return
     try:
-        same = read_small(ours) == read_own(signer)
+        same = read_own(ours) == read_own(signer)
     except OSError:
         same = False
     if not same:

@@ -790,6 +790,12 @@ def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
         assert "such as" not in said.stderr or made
         assert not (folder / "ca").exists()
         assert not (place / "exchange").exists() or not list((place / "exchange").iterdir())
+    # What is no file is not waited for.
+    ours = place / "copied" / "ca.pem"
+    ours.rename(place / "kept.pem")
+    os.mkfifo(ours)
+    one_sentence(study.invite(), "its CA is not the one of the study, whose tls.ca is")
+    (place / "kept.pem").replace(ours)
     # A learner's files may lie elsewhere than they were made.
     shutil.move(place / "lost", place / "certs" / "ca")
     assert study.invite().returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -510,6 +511,15 @@ def test_wrong_files_are_named(spoil, words, tmp_path):
     folder = certs(tmp_path / "certs") / "learner"
     spoil(folder)
     with pytest.raises(InputError, match=words):
+        identity(folder)
+
+
+@pytest.mark.parametrize("name", ["ca", "certificate", "key"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name, tmp_path):
+    folder = certs(tmp_path / "certs") / "learner"
+    (folder / f"{name}.pem").unlink()
+    os.mkfifo(folder / f"{name}.pem")
+    with pytest.raises(InputError, match=rf"^tls.{name}: .*\({name}.pem is no regular file\)"):
         identity(folder)
 
 
