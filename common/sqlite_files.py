@@ -9,11 +9,13 @@ from pathlib import Path
 
 from common.files import open_regular
 
-__all__ = ["check_sqlite", "told_by_system"]
+__all__ = ["check_sqlite", "open_sqlite", "told_by_system"]
 
 UNTOLD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # What a rollback journal begins with, and ends with where it names another file.
 MAGIC = bytes.fromhex("d9d505f920a163d7")
+# A response has at most 96 MB, a feature map 64; SQLite's own bound is a gigabyte.
+LARGEST_ROW = 2**27
 
 
 def check_sqlite(path: Path) -> None:
@@ -47,6 +49,26 @@ def check_sqlite(path: Path) -> None:
         raise sqlite3.DatabaseError(
             f"{journal.name} beside it names another file to be deleted, which is none of ours"
         )
+
+
+def open_sqlite(
+    path: Path | str, *, uri: bool = False, any_thread: bool = False
+) -> sqlite3.Connection:
+    """A connection, without transactions of its own, that reads and writes no larger row than ours.
+
+    A value takes memory several times over; a larger one raises a ``sqlite3.DataError`` instead.
+
+    Args:
+      path: The database.
+      uri: Whether that is a URI.
+      any_thread: Whether other threads may use it.
+
+    Raises:
+      sqlite3.Error: It cannot be opened.
+    """
+    db = sqlite3.connect(path, isolation_level=None, uri=uri, check_same_thread=not any_thread)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
+    return db
 
 
 def told_by_system(error: Exception, path: Path) -> Exception:

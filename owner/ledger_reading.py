@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.files import real_path
-from common.sqlite_files import check_sqlite
+from common.sqlite_files import check_sqlite, open_sqlite
 from common.texts import LONGEST_NAME, printable
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
@@ -155,7 +155,7 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
     address = f"{path.as_uri()}?mode={mode}" + ("&immutable=1" if still else "")
     before = path.stat()
     check_sqlite(path)
-    with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
+    with contextlib.closing(open_sqlite(address, uri=True)) as db:
         db.execute("BEGIN")
         try:
             yield db
@@ -204,7 +204,7 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
                 yield db, mark
                 return
             check_old(db, path)
-            with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            with contextlib.closing(open_sqlite(":memory:")) as copy:
                 db.execute("COMMIT")
                 db.backup(copy)
                 upgrade(copy, path)

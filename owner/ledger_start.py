@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.sqlite_files import check_sqlite
+from common.sqlite_files import check_sqlite, open_sqlite
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
@@ -42,7 +42,7 @@ def start_ledger(
     """
     version, books = _looked_at(path, mark, fingerprint)
     check_sqlite(path)
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db = open_sqlite(path, any_thread=True)
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")

@@ -47,7 +47,7 @@ from typing import TypeVar
 from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file, unwritten
-from common.sqlite_files import check_sqlite
+from common.sqlite_files import check_sqlite, open_sqlite
 from learner.training.journal_values import (
     UNREADABLE,
     TickEntry,
@@ -109,7 +109,7 @@ class Journal:
             self._lock = _hold(path)
             undone.callback(os.close, self._lock)
             # Threads take turns at it: since Python 3.12 it fails where two use it at once.
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db = open_sqlite(path, any_thread=True)
             undone.callback(self._db.close)
             # Only a new file takes it: a long answer is written in a third of the pieces.
             self._db.execute("PRAGMA page_size = 16384")

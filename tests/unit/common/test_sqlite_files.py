@@ -138,3 +138,24 @@ def test_what_lies_beside_as_a_link_is_not_written_through(
     with pytest.raises(kind):
         use(path)
     assert precious.read_text() == "kept\n"
+
+
+def read_noted(path: Path) -> None:
+    with closing(Journal(path)) as journal:
+        journal.noted("study_id")
+
+
+@pytest.mark.parametrize("use", [read_noted, read_studies, verify_ledger, serve])
+def test_a_text_larger_than_any_of_ours_takes_no_memory(
+    use: Callable[[Path], object], tmp_path, monkeypatch
+):
+    """SQLite itself lets one text have a gigabyte, which takes memory several times over."""
+    monkeypatch.setattr("common.sqlite_files.LARGEST_ROW", most := 2**20)
+    path = tmp_path / "ours.sqlite"
+    (read_noted if use is read_noted else serve)(path)
+    table = "meta VALUES ('study_id'," if use is read_noted else "texts VALUES ('digest',"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"INSERT INTO {table} CAST(zeroblob({most + 1}) AS TEXT))")
+    with pytest.raises(InputError, match=r"cannot be used \(string or blob too big\)") as told:
+        use(path)
+    assert "\n" not in str(told.value)
