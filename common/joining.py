@@ -46,6 +46,11 @@ LARGEST_INVITATION = 8 * 2**20
 LARGEST_REQUEST = 2**16
 LARGEST_PEM = 20_000
 INVITATION, REQUEST = "an invitation of copriv invite", "a request of copriv-owner join"
+# Where they come from.
+MADE_BY = {
+    INVITATION: "the learner makes one for each owner of its study: copriv invite",
+    REQUEST: "the owner makes one of its invitation: copriv-owner join",
+}
 MAP_KEY = "feature_map"
 GROUPS, GROUP = 4, 5
 
@@ -215,6 +220,9 @@ def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], st
 
 
 def _no_file_of(path: Path, what: str) -> InputError:
+    """For a file that is something else, such as a study's settings."""
+    if path.suffix == ".toml":
+        return InputError(f"{path}: is a TOML file and not {what}; {MADE_BY[what]}")
     return InputError(f"{path}: is not {what}; ask for another")
 
 

@@ -16,6 +16,12 @@ __all__ = ["parsed", "read_toml"]
 LARGEST_TEXT = 64 * 2**20
 # How the names of tables end that somebody may give in the place of settings.
 _TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".xlsx", ".duckdb", ".sqlite", ".db")
+# How files of ours begin that may be given in the place of settings, and what takes them.
+_OURS = {
+    "copriv-invitation/": "an invitation, for copriv-owner join at the owner",
+    "copriv-request/": "the request that copriv-owner join made, for copriv admit at the learner",
+}
+BEGINNING = 100
 # Where Python's reader stopped, and what stands there after a key, without a comment.
 _LINE = re.compile(r"\(at line ([0-9]+),", re.ASCII)
 _VALUE = re.compile(r"[^=#]*+=[ \t]*+([^ \t\r#]++(?:[ \t]?%)?)[ \t\r]*+(?:#.*+)?", re.ASCII)
@@ -99,6 +105,9 @@ def _why_not(path: Path, text: str, error: ValueError) -> str:
         )
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8; save it as UTF-8, or give a TOML file"
+    for mark, what in _OURS.items():
+        if f'"{mark}' in text[:BEGINNING]:
+            return f"this is {what}; give a TOML file"
     return f"not valid TOML: {printable(error)}; correct that place{_number_hint(text, error)}"
 
 

@@ -254,6 +254,19 @@ MISTAKES = (
     of_set(
         "the same, seen by doctor on a machine", "privacy.epsylon=1", command="doctor study.toml"
     ),
+    Mistake(
+        "an invitation where a study's file is wanted",
+        "copriv train north.invitation",
+        files={"north.invitation": '{"format": "copriv-invitation/1"}'},
+    ),
+    Mistake(
+        "a request where an owner's file is wanted",
+        "copriv-owner serve north.request",
+        files={"north.request": '{"format": "copriv-request/1"}'},
+    ),
+    Mistake(
+        "a study where an invitation is wanted", "copriv-owner join study.toml --data north.csv"
+    ),
     Mistake("an invitation that is not there", "copriv-owner join gone --data north.csv"),
     Mistake("an invitation that is a table", "copriv-owner join stays.csv --data north.csv"),
     # owners

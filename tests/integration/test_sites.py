@@ -664,6 +664,16 @@ def test_an_invitation_and_a_request_in_each_others_place_are_told_apart(study):
     places = ("--data", study.folder / "shard.parquet", "--out", study.folder / "more")
     said = study.typed("copriv-owner", "join", request, *places)
     one_sentence(said, "owner-a.request: this is the request", "give the .invitation")
+    # Nor are they settings, which in turn are neither.
+    settings = study.folder / "study.toml"
+    said = study.typed("copriv", "train", invitation)
+    one_sentence(said, "this is an invitation, for copriv-owner join at the owner; give a")
+    said = study.typed("copriv-owner", "serve", request)
+    one_sentence(said, "this is the request that copriv-owner join made, for copriv admit")
+    said = study.typed("copriv-owner", "join", settings, *places)
+    one_sentence(said, "study.toml: is a TOML file and not an invitation of copriv invite; the")
+    said = study.typed("copriv", "admit", settings, "--certs", study.folder / "certs", "--yes")
+    one_sentence(said, "study.toml: is a TOML file and not a request of copriv-owner join; the")
     request.write_text(request.read_text() + " " * 2**17)
     one_sentence(study.admit("--yes"), "is not a request of copriv-owner join; ask for another")
 
