@@ -27,6 +27,7 @@ from common.errors import CoprivError
 from common.losses import LOSSES
 from common.model import Model
 from learner.commands.in_memory import (
+    checked_numbers,
     dealt,
     given_away,
     known_table,
@@ -295,12 +296,9 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
     def _targets(self, y: Any, *, reset: bool) -> Any:
         del reset  # Numbers need no list of what they may be.
-        if (
-            type_of_target(y) in {"unknown", "binary", "multiclass"}
-            and np.asarray(y).dtype == object
-        ):
-            return pd.Series(y, dtype=object).to_numpy()
-        return check_array(y, ensure_2d=False, dtype=np.float64)
+        if np.asarray(y).dtype.kind in "iufbc":
+            return check_array(y, ensure_2d=False, dtype=np.float64)
+        return checked_numbers(pd.Series(y, dtype=object))
 
 
 def _without_gaps(y: Any) -> Any:

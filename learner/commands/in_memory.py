@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 
 from common.arrays import Flags, Labels, unmasked
 from common.column_faults import warn_of_misfits
+from common.columns import parse_numbers
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
@@ -34,6 +35,7 @@ from common.model import Model
 from common.names import check_name
 from common.number_marks import mark_notes
 from common.tables import TableSource
+from common.texts import LONGEST_NAME, printable
 from learner.planning.guard import GuardError
 from learner.planning.inputs import odd_cells
 from learner.planning.public_side import PublicSide, warn_of_dropped, warn_of_public_records
@@ -47,6 +49,7 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
 __all__ = [
+    "checked_numbers",
     "dealt",
     "given_away",
     "known_table",
@@ -113,6 +116,9 @@ def train_in_memory(
     target = str(records.columns[-1])
     study = _study(settings, known_as, target=target, guard=guard, seed=seed)
     _warn_of_cells(records, study.features)
+    # Before the map says it in words of settings.
+    if np.ptp(parse_numbers(public[target])) == 0:
+        raise InputError("the public records' targets are all alike; give some that vary")
     feature_map = fit_feature_map(public, study.features, source="public")
     mapped = held_out_records(feature_map, public, where="the public records")
     side = PublicSide(feature_map=feature_map, records=mapped)
@@ -135,12 +141,8 @@ def train_in_memory(
             raise InputError(f"{error.problem}; {cure}") from None
         finally:
             journal.close()
-    settled = outcome.plan.settings
-    return Trained(
-        model=model_of(outcome, side),
-        owners=_owners(outcome, names),
-        way=way_of(settled),
-    )
+    way = way_of(outcome.plan.settings)
+    return Trained(model=model_of(outcome, side), owners=_owners(outcome, names), way=way)
 
 
 def name_of_target(columns: Iterable[str]) -> str:
@@ -335,7 +337,8 @@ def given_away(
             "would be public records; give more, or public=(X, y)"
         )
     # Spread over owners and, within them, over targets.
-    order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
+    read = parse_numbers(pd.Series(targets))
+    order = np.lexsort((np.random.default_rng(seed).random(n), read, labels))
     chosen = np.zeros(n, dtype=bool)
     chosen[order[np.arange(count) * n // count]] = True
     left = np.bincount(labels[~chosen], minlength=owners)
@@ -346,6 +349,21 @@ def given_away(
             "of these would be public; give it more, or public=(X, y)"
         )
     return chosen
+
+
+def checked_numbers(targets: pd.Series) -> Any:
+    """Targets that may be texts, as they are: the feature map reads them as it reads a table's.
+
+    Raises:
+      ValueError: One of them is no number.
+    """
+    unread = np.flatnonzero(np.isnan(parse_numbers(targets)))
+    if unread.size:
+        raise ValueError(
+            f"y has {printable(repr(targets[unread[0]]), LONGEST_NAME)}, which is no number; a "
+            "regressor needs numbers, and FederatedClassifier takes two classes"
+        )
+    return targets.to_numpy()
 
 
 def known_table(X: Any) -> Any:

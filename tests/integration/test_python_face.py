@@ -209,6 +209,38 @@ def test_what_cannot_be_fitted_is_a_value_error(changes, owners, words):
         FederatedRegressor(**({"settings": MOMENTS} | changes)).fit(table, days, owners=owners)
 
 
+@pytest.mark.parametrize("is_public", [False, True])
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (lambda n: ["yes", "no"] * (n // 2), "^(public: )?y has 'yes', which is no number; a reg"),
+        (lambda n: np.array(["yes", "no"] * (n // 2), object), "FederatedClassifier takes two"),
+        (lambda n: [1.5] * (n - 1) + ["many"], "^(public: )?y has 'many', which is no number"),
+        (lambda n: pd.date_range("2020-01-01", periods=n), "y has Timestamp"),
+        (lambda n: [1.5] * n, "^the public records' targets are all alike; give some that vary$"),
+    ],
+)
+def test_a_regressor_says_in_its_own_words_what_is_no_target(of, words, is_public):
+    """It said which setting of a study names the classes, or that Python compares no texts."""
+    table, days, _ = records(300)
+    given = {"public": (records(50)[0], of(50))} if is_public else {}
+    model = FederatedRegressor(settings=MOMENTS, **given)
+    with pytest.raises(ValueError, match=words) as refused:
+        model.fit(table, days if is_public else of(300))
+    assert "positive" not in str(refused.value)
+
+
+def test_numbers_may_come_as_texts_among_numbers():
+    """As of a column of which one cell was typed otherwise."""
+    table, days, _ = records(300)
+    mixed = np.array([str(day) if i % 2 else day for i, day in enumerate(days)], object)
+    fitted = [
+        FederatedRegressor(epsilon=1e6, settings=MOMENTS, random_state=1).fit(table, targets)
+        for targets in (days, mixed)
+    ]
+    assert fitted[0].coef_.tolist() == fitted[1].coef_.tolist()
+
+
 @pytest.mark.usefixtures("without_forecasts")
 def test_columns_without_texts_for_names_are_known_by_their_places():
     """Their coefficients were all 0, and an array was refused."""
