@@ -107,12 +107,13 @@ def _trained(
     folder, settings, going_on = start.folder, start.settings, start.going_on
     metrics = LearnerMetrics(expiry=connections.expiry)
     with ExitStack() as stack:
+        # First: where the port is taken, nothing of the run is there yet.
+        stack.enter_context(metrics.served(settings.network.metrics))
         journal = Journal(folder / JOURNAL)
         stack.callback(journal.close)
         study_id = name_study(settings, journal)
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=start.base)
-        stack.enter_context(metrics.served(settings.network.metrics))
         display = stack.enter_context(Display(console, trace, metrics, start.stages, start.public))
         arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
         try:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from common.errors import InputError
 from common.expiry import Expiry
 from common.metrics import SECONDS, metrics_served
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from learner.planning.guard import NotBegunError
 from learner.results.arrivals import Arrivals
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
-__all__ = ["LearnerMetrics", "TimedOwner"]
+__all__ = ["LearnerMetrics", "PortError", "TimedOwner"]
+
+
+class PortError(NotBegunError, InputError):
+    """Their port cannot be used."""
 
 
 class LearnerMetrics:
@@ -71,13 +77,21 @@ class LearnerMetrics:
             for owner in owners
         ]
 
-    def served(self, address: str | None) -> AbstractContextManager[None]:
+    @contextmanager
+    def served(self, address: str | None) -> Iterator[None]:
         """Serve them over plain HTTP while the run lasts, if an address is given.
 
         Raises:
-          InputError: The address cannot be used.
+          PortError: The address cannot be used.
         """
-        return metrics_served(self.registry, address, setting="network.metrics")
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(
+                    metrics_served(self.registry, address, setting="network.metrics")
+                )
+            except InputError as error:
+                raise PortError(str(error)) from None
+            yield
 
 
 def _is_away(line: OwnerLine) -> float:

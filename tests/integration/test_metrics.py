@@ -231,7 +231,9 @@ def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_o
         wait_until(lambda: is_free(port) and is_free(health))
 
 
-def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(tmp_path, typed, feature_map):
+def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound_and_no_run(
+    tmp_path, typed, feature_map
+):
     (tmp_path / "features.json").write_text(feature_map.to_json())
     port = free_port()
     with socket.socket() as taken:
@@ -258,6 +260,11 @@ def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(tmp_path, ty
         result = typed("copriv", "train", path, "--out", tmp_path / "run")
         assert result.returncode == 2
         assert "network.metrics" in result.stderr
+        assert not (tmp_path / "run").exists()
+        # What a resumed command finds is no run either: the same one begins it.
+        result = typed("copriv", "train", path, "--resume", tmp_path / "run")
+        assert "network.metrics" in result.stderr
+        assert [file.name for file in (tmp_path / "run").iterdir()] == ["features.json"]
         with socket.socket() as again:
             again.bind(("127.0.0.1", port))
 
