@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +14,13 @@ from rich.console import Console
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.small_files import read_own
 from common.tables import TableSource, read_table
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import (
+    Question,
     answers_of,
     ask_together,
     fingerprint,
@@ -40,6 +43,9 @@ from learner.simulated.sweeps import Sweep, Workers, run_sweep
 
 __all__ = ["candidate_of", "run_forecast"]
 
+VERDICT, ASKED = "forecast.json", "asked"
+LARGEST_VERDICT = 16 * 2**20
+
 
 def run_forecast(
     candidate: Candidate,
@@ -61,14 +67,16 @@ def run_forecast(
       console: Where to print.
 
     Raises:
-      InputError: A name is none, or the public records do not allow a forecast.
+      InputError: A name is none, the public records do not allow a forecast, or the folder holds
+        the forecast of another study.
     """
     for name in compare:
         if name not in COMPARED:
             raise InputError(f"--compare {name}: expected one of {', '.join(COMPARED)}")
     settings = candidate.settings
     groups = candidate.groups  # refuses too few records before anything is computed
-    folder = _folder(out, name=f"{settings.name}-forecast")
+    asked = fingerprint({"study": Question(candidate=candidate)})
+    folder = _folder(out, name=f"{settings.name}-forecast", asked=asked)
     with kept_in(folder, out):
         _say_what_takes_long(console, len(groups.records), len(settings.owners))
         with console.status("deciding"):
@@ -90,7 +98,7 @@ def run_forecast(
                 on_done=advance,
             )
         found = _found(candidate, decision, sweep)
-        _leave(found, folder)
+        _leave(found, folder, asked=asked)
     print_verdict(found, console)
     return folder
 
@@ -172,11 +180,31 @@ def _num_records(
     return len(read_table(source, base=base, columns=()))
 
 
-def _folder(out: Path | None, *, name: str) -> Path:
-    """A new folder, or the one of a forecast that was stopped."""
+def _folder(out: Path | None, *, name: str, asked: str) -> Path:
+    """A new folder, or the one of a forecast that was stopped, or has finished, of the same study.
+
+    Args:
+      out: The folder that was typed.
+      name: What another one's name begins with.
+      asked: What is forecast.
+    """
     if out is not None and (out / "points").is_dir():
+        if _asked_there(out / VERDICT) not in {None, asked}:
+            raise InputError(
+                f"{out}: holds the forecast of another study, or of this one with other settings "
+                "or records; give another folder with --out"
+            )
         return out
     return create_run_folder(out, name=name)
+
+
+def _asked_there(path: Path) -> object:
+    """What the forecast that is kept in a file was of; None where nobody can say."""
+    try:
+        kept = json.loads(read_own(path, most=LARGEST_VERDICT))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return kept.get(ASKED) if isinstance(kept, dict) else None
 
 
 def _plain(value: Any) -> Any:
@@ -190,9 +218,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _leave(found: Verdict, folder: Path) -> None:
+def _leave(found: Verdict, folder: Path, *, asked: str) -> None:
     """The verdict, its page and, if matplotlib is installed, its picture."""
-    write_json(folder / "forecast.json", _plain(found.as_json()))
+    write_json(folder / VERDICT, _plain(found.as_json() | {ASKED: asked}))
     write_forecast_page(folder, found)
     try:
         from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415

@@ -209,6 +209,22 @@ def test_more_of_an_epsilon_is_worth_most_where_it_hides_many_records(
     assert any("no public group stands for gamma" in warning for warning in told.warnings)
 
 
+def test_a_forecast_is_not_replaced_by_that_of_another_study(study, tmp_path):
+    """As a sweep is not; the same one goes on, or is made again."""
+    out = tmp_path / "out"
+    told = forecast_here(study(), out)
+    assert forecast_here(study(), out) == told
+    make_table(900, 3).to_parquet(tmp_path / "others.parquet")
+    others = tmp_path / "others.parquet"
+    for changes, public in (({"privacy": {"epsilon": "3"}}, None), ({}, others)):
+        with pytest.raises(InputError, match="holds the forecast of another study, or of this one"):
+            forecast_here(study(**changes), out, public=public)
+        assert json.loads((out / "forecast.json").read_text()) == told
+    # What nobody can read says nothing.
+    (out / "forecast.json").write_text("[")
+    forecast_here(study(privacy={"epsilon": "3"}), out)
+
+
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
