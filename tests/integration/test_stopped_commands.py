@@ -26,6 +26,7 @@ import tomli_w
 from common.config import read_toml
 from owner.server import RunningOwner
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("a", "b")
 # No command is silent for so long.
 SECONDS = 60
@@ -181,6 +182,42 @@ def test_a_command_that_nohup_started_outlives_its_terminal():
     command = [sys.executable, "-c", program.replace("SIG_DFL", "SIG_IGN"), "train"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, "goes on\n", "")
+
+
+# Ctrl-C is typed where a library that every command needs is looked for.
+IN_THE_IMPORTS = """
+import os, signal, sys
+
+class Typed:
+    def find_spec(name, path=None, target=None):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.{handler})
+sys.meta_path.insert(0, Typed)
+from {module} import {function}
+{function}()
+"""
+
+
+@pytest.mark.parametrize("command", ["copriv", "copriv-owner"])
+def test_a_command_that_is_stopped_before_it_began_says_so_and_no_more(command):
+    scripts = read_toml(ROOT / "pyproject.toml")["project"]["scripts"]
+    module, function = scripts[command].split(":")
+
+    def typed_with(handler: str) -> subprocess.CompletedProcess[str]:
+        code = IN_THE_IMPORTS.format(handler=handler, module=module, function=function)
+        return subprocess.run(
+            [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
+        )
+
+    said = typed_with("default_int_handler")
+    assert said.stderr == f"{command}: stopped; type the same command again to start over\n"
+    assert (said.returncode, said.stdout) == (130, "")
+    # As a shell begins what it runs in the background.
+    said = typed_with("SIG_IGN")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith(f"{command}, version ")
 
 
 # Standard input is this session's terminal, as after a login: its end is a SIGHUP.
