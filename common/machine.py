@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import socket
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
+from common.ports import check_free
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
@@ -177,14 +177,8 @@ def port_finding(rule: str, address: str, *, serves: Callable[[], bool] = lambda
       address: HOST:PORT.
       serves: Whether whom it is for serves already, so that it may be taken; asked only then.
     """
-    host, port = host_and_port(address)
     try:
-        family, kind, _, _, place = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(place)
+        check_free(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves():
             return passes(rule, f"{address} is taken: this owner serves already")
@@ -192,6 +186,7 @@ def port_finding(rule: str, address: str, *, serves: Callable[[], bool] = lambda
             return fails(rule, f"{address} is taken; stop what listens there, or give another port")
         reason = error.strerror or error
         return fails(rule, f"{address} cannot be listened at ({reason}); give an address of ours")
+    _, port = host_and_port(address)
     return passes(rule, f"{address} is free" if port else f"{address} takes any free port")
 
 

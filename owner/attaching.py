@@ -39,7 +39,7 @@ from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
 from owner.refusals import Refusals, SlowLog
 from owner.route import Route
-from owner.server import open_owner
+from owner.server import open_owner, refuse_taken
 
 __all__ = ["Attachment", "open_attachment"]
 
@@ -312,6 +312,7 @@ def open_attachment(
     if settings.tls is not None:
         # Before the ledger is held: what is wrong with our own files.
         expiry = Expiry(load_identity(settings.tls, base=base, side="client"), side="client")
+    refuse_taken({"metrics": settings.metrics}, ledger=base / settings.ledger.path)
     owner = open_owner(
         settings,
         base=base,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from common.expiry import Expiry
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
 from common.open_files import allow_open_files
+from common.ports import check_free
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
@@ -30,6 +31,7 @@ from owner.calls import Calls
 from owner.declaring import Declared
 from owner.health import SERVICE
 from owner.ledger import Ledger
+from owner.ledger_files import is_held
 from owner.loading import load_to_serve
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
@@ -40,7 +42,7 @@ from owner.probes import Probes
 from owner.provenance import check_provenance
 from owner.service import Method, OwnerService
 
-__all__ = ["RunningOwner", "create_server", "open_owner", "start_owner"]
+__all__ = ["RunningOwner", "create_server", "open_owner", "refuse_taken", "start_owner"]
 
 log = logging.getLogger("copriv.owner")
 
@@ -230,6 +232,8 @@ def start_owner(
         )
     refuse_plain_text("listen", address, tls=settings.tls is not None, insecure=insecure)
     identity = _own_identity(settings, base)
+    ports = {"listen": address, "health": settings.health, "metrics": settings.metrics}
+    refuse_taken(ports, ledger=base / settings.ledger.path)
     owner = open_owner(
         settings,
         base=base,
@@ -238,6 +242,31 @@ def start_owner(
     )
     notices = on_opened, on_fault
     return _serve(owner, settings, base, address, identity=identity, notices=notices)
+
+
+def refuse_taken(ports: Mapping[str, str | None], *, ledger: Path) -> None:
+    """Refuse addresses that cannot be listened at before a ledger is made.
+
+    One that somebody takes after this is refused when it is bound, and a new ledger stays.
+
+    Args:
+      ports: HOST:PORT by the setting that names it; None for none.
+      ledger: The owner's ledger.
+
+    Raises:
+      InputError: One of them is taken, or is not this machine's.
+    """
+    for setting, address in ports.items():
+        try:
+            if address is not None:
+                check_free(address)
+        except OSError as error:
+            # An owner that serves already is told so by its ledger.
+            if not is_held(ledger):
+                raise InputError(
+                    f"{setting} = {address!r}: cannot be used ({error.strerror}); give another "
+                    "HOST:PORT"
+                ) from None
 
 
 def _serve(

@@ -212,7 +212,32 @@ def test_a_metrics_address_that_is_taken_is_named(owner_folder, serve_owner):
             serve_owner(settings_with(owner_folder(), metrics=address))
 
 
-def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_owner):
+@pytest.mark.parametrize("setting", ["listen", "health", "metrics"])
+def test_an_owner_whose_port_is_taken_makes_no_ledger(owner_folder, serve_owner, setting):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        path = settings_with(owner_folder(), **{setting: address})
+        before = {file.name for file in path.parent.iterdir()}
+        sentence = (
+            re.escape(f"{setting} = '{address}': ") + ".*cannot be used .*; give another HOST"
+        )
+        with pytest.raises(InputError, match=sentence):
+            serve_owner(path)
+        if setting == "metrics":
+            with pytest.raises(InputError, match=sentence):
+                open_attachment(
+                    path, learner=address, stay=False, insecure=False, insecure_noise_seed=1
+                )
+        assert {file.name for file in path.parent.iterdir()} == before
+    serve_owner(path)
+    # A second start of it finds the ledger held, which says more.
+    with pytest.raises(InputError, match="another process holds this ledger; stop it first"):
+        serve_owner(path)
+
+
+def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_owner, monkeypatch):
+    # As where it is taken after the owner has looked.
+    monkeypatch.setattr("owner.server.refuse_taken", lambda *_, **__: None)
     port, health = free_port(), free_port()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
