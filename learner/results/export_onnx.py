@@ -116,10 +116,12 @@ def _centred(graph: Graph, rule: ColumnRule) -> str:
 def _filled(graph: Graph, rule: ColumnRule, raw: str) -> str:
     """Numbers or months, filled where there is none, or one that says so; a day is 1/31."""
     is_none = graph.op("IsNaN", raw)
+    near = SAME_DAY if rule.kind == "date" else 0.0
     for code in rule.numbers_missing:
-        away = graph.op("Abs", graph.op("Sub", raw, graph.constant(code)))
+        # By two ends: the difference of two infinities is no number.
+        low, high = graph.constant(code - near), graph.constant(code + near)
         is_code = graph.op(
-            "LessOrEqual", away, graph.constant(SAME_DAY if rule.kind == "date" else 0.0)
+            "And", graph.op("GreaterOrEqual", raw, low), graph.op("LessOrEqual", raw, high)
         )
         is_none = graph.op("Or", is_none, is_code)
     return graph.where(is_none, rule.fill, raw)

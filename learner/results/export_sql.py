@@ -9,6 +9,7 @@ table of the next: raw, filled and clamped, standardised, features, scaled down,
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from common.columns import category_key, missing_texts
@@ -131,12 +132,25 @@ def _filled(rule: ColumnRule) -> str:
         case "number":
             number = f"CAST({column} AS DOUBLE PRECISION)"
             for code in rule.numbers_missing:
-                number = f"NULLIF({number}, {_number(code)})"
+                number = _without(number, code)
             return f"COALESCE({number}, {fill})"
         case "date":
             return f"COALESCE({_months(column, rule.numbers_missing)}, {fill})"
         case "category":
             return _coded(rule, f"TRIM(CAST({column} AS VARCHAR(1000)))", fill)
+
+
+def _without(number: str, code: float) -> str:
+    """A number, NULL where it is the code; no two databases write infinity alike.
+
+    >>> _without("x", 999.0), _without("x", -math.inf)
+    ('NULLIF(x, 999.0e0)', 'CASE WHEN x >= -1.7976931348623157e+308 THEN x END')
+    """
+    if math.isfinite(code):
+        return f"NULLIF({number}, {_number(code)})"
+    sign = "<=" if code > 0 else ">="
+    largest = _number(math.copysign(sys.float_info.max, code))
+    return f"CASE WHEN {number} {sign} {largest} THEN {number} END"
 
 
 def _months(column: str, missing: Sequence[float]) -> str:

@@ -223,6 +223,31 @@ def test_a_code_for_missing_is_an_empty_cell_in_every_form(make_model, form, req
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("form", ["onnx", "sqlite", "duckdb", "postgres"])
+def test_an_infinity_that_is_a_code_is_an_empty_cell_in_every_form(make_model, form, request):
+    """No two databases write it alike, and one from the other is no number."""
+    model = make_model(columns=["amount"])
+    (rule,) = model.feature_map.columns
+    rule = rule.model_copy(update={"missing": ("-inf", "inf", "999")})
+    told = replace(model, feature_map=model.feature_map.model_copy(update={"columns": (rule,)}))
+    table = pd.DataFrame({"amount": [1.0, 999.0, np.inf, -np.inf]})
+    wanted = told.predictions(table, where="table")["prediction"]
+    gaps = model.predictions(pd.DataFrame({"amount": [1.0, *[np.nan] * 3]}), where="table")
+    np.testing.assert_array_equal(wanted, gaps["prediction"])
+    if form == "onnx":
+        found = run_onnx(onnx_bytes(told), table, told)["prediction"]
+    else:
+        infinity = "9e999" if form == "sqlite" else "CAST('Infinity' AS DOUBLE PRECISION)"
+        cells = " UNION ALL ".join(
+            f"SELECT {i} AS id, {amount} AS amount"
+            for i, amount in enumerate(["1e0", "999e0", infinity, f"-{infinity}"])
+        )
+        query = sql_query(told).replace("WITH ", f"WITH records AS ({cells}), ", 1)
+        asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+        found = _asked(form, asked, request)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("form", ["onnx", "sql"])
 def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model, form):
     """As docs/model.md says of both."""
