@@ -33,6 +33,7 @@ __all__ = [
     "SHORTEST_WAIT_SECONDS",
     "TOKEN_START",
     "Options",
+    "calls_at_once",
     "error_numbered",
     "error_of",
     "retry_after",
@@ -77,6 +78,15 @@ def size_options(largest: int = LARGEST_MESSAGE) -> Options:
     ]
 
 
+def calls_at_once(most: int) -> Options:
+    """Take so many calls of a connection at once; further ones wait at the caller's.
+
+    Nobody is known before the headers of a call are read. gRPC ends them at 16 MB, which a stranger
+    makes of 4 kB, and holds those of all calls of a connection.
+    """
+    return [("grpc.max_concurrent_streams", most)]
+
+
 # Of who opens the connection. A firewall forgets quiet lines, and a side that vanished without a
 # word is noticed by its silence.
 CLIENT_OPTIONS: Options = [
@@ -107,8 +117,6 @@ SERVER_OPTIONS: Options = [
 QUIET_OPTIONS: Options = [
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 300_000),
-    # Many more than one learner may hold; others wait at the caller's.
-    ("grpc.max_concurrent_streams", 512),
 ]
 
 # Read both ways: of an error its own class or the nearest above it counts, of a status the first

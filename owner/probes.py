@@ -16,7 +16,7 @@ from owner.calls import Context, as_bytes
 from owner.health import SERVICE
 from owner.ports import soon
 
-__all__ = ["Probes"]
+__all__ = ["OPEN_PROBES", "Probes"]
 
 Status = health_pb2.HealthCheckResponse
 # Nobody is asked who it is here, so little is kept: when this many calls are open, a new one ends

@@ -24,7 +24,7 @@ from common.losses import LOSSES
 from common.open_files import allow_open_files
 from common.ports import check_free
 from common.tls import Identity, load_identity, refuse_plain_text
-from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
+from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, Options, calls_at_once, size_options
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.calls import Calls
@@ -38,7 +38,7 @@ from owner.metrics import OwnerMetrics, serve_metrics
 from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.ports import Port, on_loop
-from owner.probes import Probes
+from owner.probes import OPEN_PROBES, Probes
 from owner.provenance import check_provenance
 from owner.service import Method, OwnerService
 
@@ -49,6 +49,8 @@ log = logging.getLogger("copriv.owner")
 HEALTH = "grpc.health.v1.Health"
 OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS]
 LARGEST_PROBE = 2**16
+# Beyond those that a learner may hold, so that one which asks for more is told so.
+MORE_CALLS = 32
 
 
 @dataclass(frozen=True)
@@ -147,17 +149,17 @@ def create_server(
     health: Probes,
     address: str,
     *,
-    largest: int,
+    options: Options,
     identity: Identity | None = None,
     reflected: bool = False,
 ) -> Port:
-    """A server for an owner's calls of at most this many bytes each, not yet started.
+    """A server for an owner's calls, not yet started.
 
     Args:
       calls: The owner's calls.
       health: What probes are told.
       address: HOST:PORT; port 0 takes a free one.
-      largest: The largest message, in bytes.
+      options: gRPC's.
       identity: Callers that show no certificate of its CA get nothing; None for plain text.
       reflected: Whether tools may ask which calls there are.
 
@@ -171,7 +173,6 @@ def create_server(
         if reflected:
             server.add_generic_rpc_handlers((calls.handlers(*_reflection()),))
 
-    options = [*OPTIONS, *size_options(largest)]
     return Port(fill, "listen", address, identity=identity, options=options)
 
 
@@ -195,7 +196,7 @@ def _reflection() -> tuple[str, dict[str, Method]]:
 
 def _probe_server(health: Probes, address: str) -> Port:
     """A plain-text port for probes that have no certificate: it says only whether we serve."""
-    options = [*OPTIONS, *size_options(LARGEST_PROBE)]
+    options = [*OPTIONS, *size_options(LARGEST_PROBE), *calls_at_once(OPEN_PROBES)]
     return Port(health.add_to, "health", address, identity=None, options=options)
 
 
@@ -301,7 +302,7 @@ def _serve(
             calls,
             health,
             address,
-            largest=_largest_request(settings, base),
+            options=_options(settings, base),
             identity=identity,
             reflected=settings.reflection,
         )
@@ -332,6 +333,12 @@ def _own_identity(settings: OwnerSettings, base: Path) -> Identity | None:
 def _mostly_moments(policy: Policy) -> bool:
     """Whether the studies that a policy allows will mostly need second moments alone."""
     return not policy.validation and all(LOSSES[name].is_quadratic for name in policy.losses)
+
+
+def _options(settings: OwnerSettings, base: Path) -> Options:
+    """How much is taken at its port, of one message and of one connection."""
+    most = settings.policy.calls_per_learner + MORE_CALLS
+    return [*OPTIONS, *size_options(_largest_request(settings, base)), *calls_at_once(most)]
 
 
 def _largest_request(settings: OwnerSettings, base: Path) -> int:

@@ -6,6 +6,8 @@ import gc
 import json
 import math
 import queue
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -29,13 +31,16 @@ from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
+from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
+from owner.probes import OPEN_PROBES
 from owner.server import RunningOwner, start_owner
 from owner.service import Method
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
 TOKEN = "a-token-for-the-tests-only"  # noqa: S105
+MAX_CONCURRENT_STREAMS = 3
 Serve = Callable[..., RunningOwner]
 Folder = Callable[..., Path]
 
@@ -71,6 +76,31 @@ def _never() -> Iterator[Iterator[bytes]]:
         yield messages()
     finally:
         over.set()
+
+
+def calls_taken(port: int | None) -> int:
+    """How many calls of a connection a port takes at once: the first thing that it says."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=20) as line,
+        line.makefile("rb") as said,
+    ):
+        # The beginning of a connection of HTTP/2, with no settings of ours.
+        line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        length = int.from_bytes(said.read(9)[:3])
+        settings = dict(struct.iter_unpack(">HI", said.read(length)))
+        return settings[MAX_CONCURRENT_STREAMS]
+
+
+def test_a_connection_holds_few_calls_at_once(serve_owner, owner_folder):
+    """Each may hold 16 MB of headers before it is known who calls, for 4 kB that were sent."""
+    path = settings_with(owner_folder(calls_per_learner=3), health="127.0.0.1:0")
+    running = serve_owner(path)
+    assert running.probes is not None
+    assert calls_taken(running.probes.number) == OPEN_PROBES
+    # A learner that asks for more than it may is told so.
+    assert 3 < calls_taken(running.port) < 100
+    with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=5, patience=5) as learner:
+        assert calls_taken(learner.port) == MOST_CALLS
 
 
 @pytest.mark.long
