@@ -19,7 +19,15 @@ from common.suggestions import nearest_spelling, of_accents
 from common.tables import TableSource
 from common.texts import any_of, counted, first_few, number_words, printable
 
-__all__ = ["Fault", "faults_of", "one_of", "warn_of_inputs", "warn_of_marks", "warn_of_misfits"]
+__all__ = [
+    "Fault",
+    "faults_of",
+    "one_of",
+    "taken_for_none",
+    "warn_of_inputs",
+    "warn_of_marks",
+    "warn_of_misfits",
+]
 
 # From here on too many are filled.
 MOST_FILLED = 0.5
@@ -75,8 +83,8 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
     if seen.filled >= most:
         yield Fault(
             "gaps",
-            f"{seen.filled:.0%} of the records have no readable value and get the public one; "
-            f"{_cure_of_gaps(seen)}",
+            f"{seen.filled:.0%} of the records have no readable value{taken_for_none(seen.missing)}"
+            f" and get the public one; {_cure_of_gaps(seen)}",
         )
     if seen.unknown is not None and seen.unknown > MOST_UNKNOWN:
         yield Fault("spelling", _unknown_in_words(seen, seen.unknown))
@@ -210,6 +218,15 @@ def one_of(values: Sequence[str]) -> str:
     if len(named) > NAMED_VALUES:
         named = [*named[:2], f"one of {len(named) - 2} more"]
     return any_of(named)
+
+
+def taken_for_none(values: Sequence[str]) -> str:
+    """Which values of a column its rule takes for none; empty for no such value.
+
+    >>> taken_for_none(["0", "999"]), taken_for_none([])
+    (" (the study takes '0' or '999' for none)", '')
+    """
+    return f" (the study takes {one_of(values)} for none)" if values else ""
 
 
 def _listed(names: Sequence[str], known: Sequence[str]) -> str:

@@ -68,6 +68,7 @@ class ColumnSeen:
       strange: The most frequent of those.
       num_strange: How many different ones there are.
       known: The categories of the map, or the classes that it knows of.
+      missing: Values that the map takes for none.
       drift: Mean against the public mean, in public deviations; None where no value can be read,
         and of classes, whose public share no map holds.
       spread: Deviation against the public one; None where too few values or a category.
@@ -85,6 +86,7 @@ class ColumnSeen:
     strange: tuple[str, ...] = ()
     num_strange: int = 0
     known: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     drift: float | None = None
     spread: float | None = None
     ratio: float | None = None
@@ -137,7 +139,7 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
     there = raw[~np.isnan(raw)]
     scaled = (np.clip(there, rule.low, rule.high) - rule.center) / rule.scale
     is_category = rule.kind == "category"
-    strange = _strange(_counts(column), rule.codes) if is_category else Counter()
+    strange = _strange(_counts(column, rule), rule.codes) if is_category else Counter()
     enough = not is_category and len(there) >= FEWEST_FOR_SPREAD
     return ColumnSeen(
         name=rule.name,
@@ -148,6 +150,7 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         strange=_most_frequent(strange),
         num_strange=len(strange),
         known=tuple(rule.codes),
+        missing=rule.missing,
         drift=float(scaled.mean()) if there.size else None,
         spread=float(scaled.std()) if enough else None,
         ratio=_ratio(there, rule.fill, rule.scale) if rule.kind == "number" else None,
@@ -159,7 +162,7 @@ def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:
     raw = rule.raw(column)
     filled = _share(np.isnan(raw))
     if rule.positive is not None:
-        return _seen_classes(rule, _counts(column), filled=filled, num_records=len(raw))
+        return _seen_classes(rule, _counts(column, rule), filled=filled, num_records=len(raw))
     there = raw[~np.isnan(raw)]
     reach = rule.bound * rule.scale
     cut = are_cut(there, rule.center - reach, rule.center + reach)
@@ -168,6 +171,7 @@ def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:
         kind="target",
         filled=filled,
         cut=float(np.count_nonzero(cut)) / max(1, len(raw)),
+        missing=rule.missing,
         drift=float(rule.scaled(there).mean()) if there.size else None,
         ratio=_ratio(there, rule.center, rule.scale),
         width=_width(there, rule.scale),
@@ -192,6 +196,7 @@ def _seen_classes(
         unknown=strange.total() / max(1, num_records) if rule.public_values else None,
         strange=_most_frequent(strange),
         known=known,
+        missing=rule.missing,
         classes=ClassesSeen(
             positive=positive,
             records=counts.total(),
@@ -203,9 +208,10 @@ def _seen_classes(
     )
 
 
-def _counts(column: pd.Series) -> Counter[str]:
-    """How often each category occurs."""
-    return Counter(count_values(column))
+def _counts(column: pd.Series, rule: ColumnRule | TargetRule) -> Counter[str]:
+    """How often each category occurs that the map does not take for none."""
+    counts = count_values(column)
+    return Counter({name: count for name, count in counts.items() if name not in rule.missing})
 
 
 def _strange(counts: Counter[str], known: Collection[str]) -> Counter[str]:

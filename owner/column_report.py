@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from common.column_faults import faults_of, one_of
+from common.column_faults import faults_of, one_of, taken_for_none
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
@@ -88,8 +88,9 @@ def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator
         if one.kind == "target" and one.filled:
             yield (
                 f"{printable(one.name, LONGEST_NAME)}: {percent_words(one.filled)} of the "
-                "records have no target that can be read, and get the public one; "
-                'missing_target = "drop" in [data] of OWNER.toml leaves them out'
+                f"records have no target that can be read{taken_for_none(one.missing)}, and get "
+                'the public one; missing_target = "drop" in [data] of OWNER.toml leaves them out '
+                "of n_i, which is public"
             )
     if empty_rows:
         yield (

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from common.cells import month_words
 from common.certificates import key_pem
+from common.column_faults import taken_for_none
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings, with_absolute_paths
 from common.copies import copy_notes
@@ -90,9 +91,11 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(feature_map.num_features, 'feature')}, "
         f"target {printable(feature_map.target_name, LONGEST_NAME)}"
+        f"{taken_for_none(feature_map.target.missing)}"
     )
     for rule in feature_map.columns:
-        yield f"  {printable(rule.name, LONGEST_NAME)}: {_meaning(rule)}"
+        name = printable(rule.name, LONGEST_NAME)
+        yield f"  {name}: {_meaning(rule)}{taken_for_none(rule.missing)}"
 
 
 def _meaning(rule: ColumnRule) -> str:

@@ -75,6 +75,37 @@ def test_all_m_of_m_answers(open_owner, make_terms, fast_folder, promised, epsil
     assert verify_ledger(fast_folder / "ledger.sqlite") == []
 
 
+def test_no_map_of_a_learner_changes_how_many_records_count(
+    open_owner, make_terms, feature_map, table_maker
+):
+    """Else a map that takes a value of the target for none would count who has it, for nothing."""
+    records = table_maker(200, seed=1).assign(y=np.arange(200) % 5)
+    owner = open_owner(pinned=None, records=records, losses=["squared", "logistic"])
+    target = feature_map.target
+    classes = {"positive": "3", "bound": 1.0, "fill": -1.0}
+    targets = [
+        target,
+        *(target.model_copy(update={"missing": (str(value),)}) for value in range(5)),
+        target.model_copy(update={"missing": tuple("01234"), "bound": 1e-300, "fill": 0.0}),
+        target.model_copy(update={**classes, "missing": ("0",)}),
+        target.model_copy(update={**classes, "missing": ("0", "1", "2", "4")}),
+    ]
+    column, *others = feature_map.columns
+    told = set()
+    for place, rule in enumerate(targets):
+        coded = column.model_copy(update={"missing": rule.missing})
+        changes = {"target": rule, "columns": (coded, *others)}
+        terms = make_terms(
+            study_id=f"study-{place}",
+            loss="squared" if rule.positive is None else "logistic",
+            feature_map=feature_map.model_copy(update=changes).to_json(),
+        )
+        enrolled = owner.enroll(terms, learner=LEARNER)
+        told.add((enrolled.num_records, owner.describe(learner=LEARNER).num_records))
+        assert owner.close(terms.study_id, learner=LEARNER).epsilon_spent == 0
+    assert told == {(200, 200)}
+
+
 def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
     open_owner, make_terms, monkeypatch
 ):

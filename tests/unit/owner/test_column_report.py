@@ -299,6 +299,42 @@ def test_rows_that_count_and_hold_nothing_are_named(study_map, empty, words):
     assert told.startswith(f"{words} empty in every column of the feature map, and counted in n_i")
 
 
+def test_codes_for_missing_are_gaps_to_the_officer_and_no_other_spellings():
+    """An invitation may name a value so that records which have it are counted as left out."""
+
+    def with_codes(seed: int, num_records: int) -> pd.DataFrame:
+        table = people(seed, num_records)
+        return table.assign(
+            ward=table["ward"].mask(table.index % 4 == 0, "U"),
+            sex=table["sex"].mask(table.index % 5 == 0, "?"),
+        )
+
+    settings = FeatureSettings(
+        target="ward",
+        positive=("West",),
+        public=TableSource(),
+        missing={"ward": ("U",), "sex": ("?",)},
+    )
+    coded = fit_feature_map(with_codes(0, 2000), settings, source="public.parquet")
+    records = with_codes(1, N)
+    assert faults(records, coded) == {
+        "ward": [
+            "25% of the records have no readable value (the study takes 'U' for none) and get the "
+            'public one; leave these records out, of the table or with missing_target = "drop", if '
+            "they have no target; else correct the column, or map another one to it"
+        ]
+    }
+    (*_, ward) = look_at_columns(records, coded)
+    assert ward.classes is not None
+    assert ward.classes.share == (records["ward"] == "West").sum() / (0.75 * N)
+    _, (_, _, lacking) = shown(records, coded)
+    assert lacking == (
+        "ward: 25.0% of the records have no target that can be read (the study takes 'U' for none),"
+        ' and get the public one; missing_target = "drop" in [data] of OWNER.toml leaves them out '
+        "of n_i, which is public"
+    )
+
+
 def test_swapped_labels_of_a_class_are_seen_by_its_share():
     table = people(0, 2000).drop(columns="cost")
     settings = FeatureSettings(target="ward", positive=("West",), public=TableSource())

@@ -116,7 +116,11 @@ def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way
 def test_what_is_asked_is_shown_as_an_officer_would_write_it():
     """Nobody reads months since 2000, or which comma is one within a name."""
     table = loans().assign(job=np.resize(["Médecine, interne", "Urgences"], 400))
-    settings = FeatureSettings(target="default", positive=("yes",), public=TableSource())
+    settings = FeatureSettings(
+        target="default", positive=("yes",), public=TableSource(), missing={"age": ("50", "51")}
+    )
+    fitted = fit_feature_map(table, settings, source="public.csv")
+    target = fitted.target.model_copy(update={"missing": ("no",)})
     invited = SimpleNamespace(
         invitation=SimpleNamespace(
             study="s",
@@ -127,8 +131,10 @@ def test_what_is_asked_is_shown_as_an_officer_would_write_it():
             way="serve",
             address="a:1",
         ),
-        feature_map=fit_feature_map(table, settings, source="public.csv"),
+        feature_map=fitted.model_copy(update={"target": target}),
     )
     told = list(asked_in_words(cast(Any, invited)))
     assert "  job: one of 'Médecine, interne', 'Urgences'" in told
     assert "  day: a date, mostly from 2020-01 to 2021-11" in told
+    assert told[1].endswith("target default (the study takes 'no' for none)")
+    assert told[2].endswith(" (the study takes '50' or '51' for none)")
