@@ -130,8 +130,10 @@ class ColumnRule(Lasting):
 
     def _coded(self, column: pd.Series) -> Vector:
         positions, keys = category_keys(column)
+        # In a set, each of them is found in the same time.
+        none = {*self.missing}
         codes = [
-            np.nan if key is None or key in self.missing else self.codes.get(key, self.unknown)
+            np.nan if key is None or key in none else self.codes.get(key, self.unknown)
             for key in keys
         ]
         return np.array([*codes, np.nan], dtype=np.float64)[positions]

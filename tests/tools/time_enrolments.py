@@ -1,10 +1,10 @@
 """Does the time of an enrolment, which reads all cells again, tell what one cell of them is?
 
 Tables are the same but for one cell, which is far outside of its bounds, missing, nearly 0,
-infinite, long, a text among numbers, another category, or no date. They are in CSV, Parquet and
-SQLite files. Each is loaded as an owner loads it, and its records are made by turns under maps that
-are new each time. Compared is the processor's time, which other work on the machine disturbs
-little, by the rank test of Mann and Whitney.
+infinite, long, a text among numbers, another category, no date, or a code for missing. They are in
+CSV, Parquet and SQLite files. Each is loaded as an owner loads it, and its records are made by
+turns under maps that are new each time. Compared is the processor's time, which other work on the
+machine disturbs little, by the rank test of Mann and Whitney.
 
 It exits 1 if some table's median is above --limit times the plain one's, or as much below, and
 chance alone makes such ranks in fewer than one of a thousand tests.
@@ -59,7 +59,15 @@ CELLS: dict[str, tuple[str, Any]] = {
     "no whole number": ("count", None),
     "no target": ("y", None),
     "a text for a target": ("y", "abc"),
+    "a code for missing": ("x3", 999.0),
+    "one of a category": ("kind", "z" * 99 + "9"),
+    "one of a date": ("day", "9999-12-31"),
+    "one of a target": ("y", 999.0),
 }
+# As many as a map may have, and alike as far as can be; what a cell has comes last.
+CODES = [*(str(code) for code in range(980, 999)), "999"]
+TEXTS = [*("z" * 99 + letter for letter in "abcdefghijklmnopqrs"), "z" * 99 + "9"]
+DAYS = [*(f"9999-11-{day}" for day in range(10, 29)), "9999-12-31"]
 
 
 def plain_table(num_records: int) -> pd.DataFrame:
@@ -116,13 +124,16 @@ def as_served(table: pd.DataFrame, file: Path) -> PrivateTable:
 def new_map(number: int) -> FeatureMap:
     """One that no owner has seen: its bounds are a little larger each time."""
     usual = {"fill": 0.0, "low": -5.0, "high": 5.0, "center": 0.0, "scale": 1.0}
-    columns: list[dict[str, Any]] = [{"name": name, "kind": "number"} | usual for name in NUMBERS]
+    number_rule = {"kind": "number", "missing": CODES} | usual
+    columns: list[dict[str, Any]] = [{"name": name} | number_rule for name in NUMBERS]
     columns.append({"name": "yes", "kind": "number"} | usual)
-    columns.append({"name": "day", "kind": "date"} | usual | {"low": 0.0, "high": 3e4})
+    day_rule = {"kind": "date", "missing": DAYS} | usual | {"low": 0.0, "high": 3e4}
+    columns.append({"name": "day"} | day_rule)
     counts = {str(count): count / 9 for count in range(1, 9)}
     columns.append({"name": "count", "kind": "category", "codes": counts} | usual)
     codes = {"red": 1.0, "green": 2.0, "blue": 3.0}
-    columns.append({"name": "kind", "kind": "category", "codes": codes} | usual)
+    kind_rule = {"kind": "category", "codes": codes, "missing": TEXTS} | usual
+    columns.append({"name": "kind"} | kind_rule)
     return FeatureMap.model_validate(
         {
             "source": "public.csv",
@@ -130,7 +141,7 @@ def new_map(number: int) -> FeatureMap:
             "intercept": False,
             "bounds": [5.0 + 1e-9 * number] * len(columns),
             "columns": columns,
-            "target": {"name": "y", "bound": 5.0, "fill": 0.0, "center": 0.0, "scale": 1.0},
+            "target": {"name": "y", "bound": 5.0, "fill": 0.0, "missing": CODES},
         }
     )
 
