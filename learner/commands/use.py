@@ -277,6 +277,7 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     model = _chosen(run, public=public)
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
+        _check_named(model, run, form)
     if form == "sql":
         _check_writable(model, run)
     with needing_extras(f"--to {form}"):
@@ -316,6 +317,20 @@ def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
                 "adds; rename it in all tables and train again (copriv export --to json and "
                 "--to sklearn take it as it is)"
             )
+
+
+def _check_named(model: Model, run: Path, form: str) -> None:
+    """Refuse a model with an input that has no name, which neither graphs nor queries can have.
+
+    Raises:
+      InputError: It has one.
+    """
+    if not all(rule.name for rule in model.feature_map.columns):
+        raise InputError(
+            f"{run}: an input of the model has an empty name, and --to {form} needs one for each; "
+            "name its column in all tables and train again (copriv export --to json and --to "
+            "sklearn take it as it is)"
+        )
 
 
 def _check_writable(model: Model, run: Path) -> None:

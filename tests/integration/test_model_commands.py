@@ -428,6 +428,18 @@ def test_an_input_called_as_what_an_export_computes_is_one_sentence(
     assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
 
 
+@pytest.mark.parametrize("form", ["onnx", "sql"])
+def test_an_input_without_a_name_is_one_sentence(tmp_path, make_model, typed, form):
+    """Parquet has such columns, but no graph and no query."""
+    run, out = tmp_path / "model.json", tmp_path / "out"
+    run.write_text(make_model("squared").to_json().replace('"amount"', '""'))
+    said = typed("copriv", "export", run, "--to", form, "--out", out)
+    assert said.returncode == 2
+    assert said.stderr.startswith(f"copriv: {run}: an input of the model has an empty name")
+    assert not out.exists()
+    assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
+
+
 @pytest.mark.parametrize("name", ['\\" FROM accounts --', "amount\0"])
 def test_an_input_whose_name_would_end_elsewhere_in_a_database_is_one_sentence(
     tmp_path, make_model, typed, name
