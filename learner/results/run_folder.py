@@ -254,7 +254,7 @@ def write_table(path: Path, table: pd.DataFrame, *, mode: int | None = None) -> 
 
 
 def parquet_bytes(table: pd.DataFrame) -> bytes:
-    """A table as a Parquet file has it: of a column with cells of several kinds their texts."""
+    """A table as a Parquet file has it: of cells that no type of Parquet holds their texts."""
     mixed = [name for name, column in table.items() if not _is_of_one_kind(column)]
     made = io.BytesIO()
     table.assign(**{str(name): table[name].map(written) for name in mixed}).to_parquet(
@@ -264,16 +264,17 @@ def parquet_bytes(table: pd.DataFrame) -> bytes:
 
 
 def _is_of_one_kind(column: pd.Series) -> bool:
-    """Whether one type of Parquet holds all cells, as it need not where SQLite had them."""
+    """Whether one type of Parquet holds all cells, as it need not where a database had them."""
     import pyarrow as pa  # noqa: PLC0415 (keeps --help quick)
 
     if column.dtype != np.object_:
         return True
     try:
-        pa.array(column, from_pandas=True)
+        cells = pa.array(column, from_pandas=True)
     except (pa.ArrowException, OverflowError):
         return False
-    return True
+    # Databases have such, Parquet has none.
+    return not pa.types.is_interval(cells.type)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tomli_w
 
+from common.cells import written
 from common.columns import parse_numbers
 from common.config import load_settings
 from learner.planning.settings import StudySettings
@@ -45,6 +47,18 @@ def test_cells_of_several_kinds_are_texts_that_read_the_same(tmp_path):
     stored = pd.read_parquet(tmp_path / "t.parquet")
     np.testing.assert_array_equal(parse_numbers(stored["mixed"]), parse_numbers(table["mixed"]))
     assert stored["n"].dtype == np.int64
+
+
+def test_intervals_of_a_database_are_texts_that_read_the_same(tmp_path):
+    """Parquet has no type for months, days and nanoseconds."""
+    days = pa.array(
+        [pa.MonthDayNano([0, n, 0]) for n in (1, 2)] + [None], pa.month_day_nano_interval()
+    )
+    table = pa.table({"stay": days}).to_pandas()
+    write_table(tmp_path / "t.parquet", table)
+    stored = pd.read_parquet(tmp_path / "t.parquet")
+    assert list(stored["stay"].map(written)) == list(table["stay"].map(written))
+    assert stored["stay"].nunique() == 2
 
 
 def test_paths_are_made_absolute_and_nothing_else(tmp_path):
