@@ -210,8 +210,7 @@ def _seen_classes(
 
 def _counts(column: pd.Series, rule: ColumnRule | TargetRule) -> Counter[str]:
     """How often each category occurs that the map does not take for none."""
-    counts = count_values(column)
-    return Counter({name: count for name, count in counts.items() if name not in rule.missing})
+    return _strange(Counter(count_values(column)), rule.missing)
 
 
 def _strange(counts: Counter[str], known: Collection[str]) -> Counter[str]:

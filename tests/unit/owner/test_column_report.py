@@ -58,6 +58,33 @@ def test_ordinary_records_have_no_fault(study_map):
         assert faults(people(seed, 60), study_map) == {}
 
 
+def test_a_code_for_missing_is_a_gap_and_no_unknown_category():
+    """Of inputs and of classes: the map knows it, so nobody need spell it otherwise."""
+    table = people(1, 2000)
+    table.loc[table.index % 4 == 0, "ward"] = "unknown"
+    table["ill"] = np.where(table["cost"] > table["cost"].median(), "yes", "no")
+    table.loc[table.index % 20 == 0, "ill"] = "9"
+    settings = FeatureSettings(
+        target="ill",
+        positive="yes",
+        drop=("cost",),
+        missing={"ward": ("unknown",), "ill": (9,)},
+        public=TableSource(missing_target="drop"),
+    )
+    found = fit_feature_map(table, settings, source="public.parquet")
+    seen = {one.name: one for one in look_at_columns(table, found)}
+    assert seen["ward"].filled == 0.25
+    assert seen["ward"].unknown == 0.0
+    assert seen["ill"].filled == 0.05
+    assert seen["ill"].unknown == 0.0
+    assert seen["ill"].classes.records == 1900
+    assert seen["ill"].classes.values == ("yes", "no") or seen["ill"].classes.values == (
+        "no",
+        "yes",
+    )
+    assert faults(table, found) == {}
+
+
 def test_a_category_that_only_looks_alike_is_told_as_one():
     """A file of another system keeps a letter and its accent apart."""
     table = people(1, 400).assign(sex=lambda t: t.sex.replace({"Female": "Fémale"}))
