@@ -209,9 +209,11 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
 
 
 def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
-    """Which numbers may stand for missing values and are not named as that by the study."""
+    """Which numbers and dates may stand for missing values and are not named so by the study."""
     target = feature_map.target
-    amounts: list[ColumnRule | TargetRule] = [r for r in feature_map.columns if r.kind == "number"]
+    amounts: list[ColumnRule | TargetRule] = [
+        r for r in feature_map.columns if r.kind != "category"
+    ]
     amounts += [target] * (target.positive is None)
     for rule in amounts:
         column = seen.columns.get(joining.rename.get(rule.name, rule.name))

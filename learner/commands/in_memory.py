@@ -169,7 +169,8 @@ def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
     odd = [c for c in looked.columns.values() if c.kind != "date" or c.unsure_date or c.has_times]
     notes = mark_notes(None, base=Path(), table=records)
     cure = "name it in features.missing"
-    notes += [f"{c.shown}: {code_note(c, cure)}" for c in odd if code_for_missing(c)]
+    amounts = looked.columns.values()
+    notes += [f"{c.shown}: {code_note(c, cure)}" for c in amounts if code_for_missing(c)]
     for note in (*notes, *(note for column in odd for note in odd_cells(column))):
         warnings.warn(note, DoubtWarning, stacklevel=2)
 

@@ -541,17 +541,22 @@ def test_a_code_for_missing_is_asked_about_and_the_advice_can_be_typed(folder, t
     table = raw_table().assign(**{"blood pressure": np.arange(NUM) % 90 + 80})
     table.loc[::7, "blood pressure"] = 0
     table.loc[::11, "days"] = -9
+    table["left"] = [f"2020-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(NUM)]
+    table.loc[::9, "left"] = "9999-12-31"
     table.to_csv("coded.csv", index=False)
     arguments = ("coded.csv", "--target", "days", "--owners", "county")
     told = init(typed, *arguments, "--out", "s")
     options = ["--missing", "blood pressure=0", "--missing", "days=-9"]
+    options += ["--missing", "left=9999-12-31"]
     assert "a code for missing? then --missing 'blood pressure=0'" in told
     assert "a code for missing? then --missing days=-9" in told
+    assert "a code for missing? then --missing left=9999-12-31" in told
     said = init(typed, *arguments, *options, "--out", "named")
     assert "code for missing" not in said
     assert 'left out (missing_target = "drop")' in said
     settings = load_settings(StudySettings, Path("named/study.toml"))
-    assert settings.features.missing == {"blood pressure": ("0",), "days": ("-9",)}
+    named = {"blood pressure": ("0",), "days": ("-9",), "left": ("9999-12-31",)}
+    assert settings.features.missing == named
     found = prepare_public_side(settings, base=Path("named"))
     [rule] = [one for one in found.feature_map.columns if one.name == "blood pressure"]
     assert (rule.missing, rule.low > 79) == (("0",), True)

@@ -165,6 +165,18 @@ def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap():
         assert code_for_missing(column([*ages, *[code] * 3])) == ""
 
 
+def test_a_date_far_from_all_others_that_programs_write_for_none_is_asked_about():
+    days = pd.Series(pd.Timestamp("2019-01-01") + pd.to_timedelta(RNG.integers(0, 700, NUM), "D"))
+    days = days.dt.strftime("%Y-%m-%d")
+    assert code_for_missing(column(days)) == ""
+    for code in ("9999-12-31", "1900-01-01", "1753-01-01"):
+        coded = column([*days, *[code] * 30])
+        assert code_for_missing(coded) == code
+        assert code_note(coded, "go").startswith(f"{code} stands 30 times: a code for missing?")
+        assert code_for_missing(column([*days, *[code] * 3])) == ""
+    assert code_for_missing(column([*days, *["2500-05-05"] * 30])) == ""
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
