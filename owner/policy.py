@@ -378,4 +378,5 @@ def check_learner(policy: Policy, learner: str) -> None:
     """
     served = {*policy.learners, *policy.tokens}
     if served and learner not in served:
-        raise PolicyError("this owner does not serve this learner; ask it to add your name")
+        # Whoever asks knows its name; the owner's officer reads in the log who it was.
+        raise PolicyError(f"this owner does not serve this learner, {learner!r}; ask it to add it")
