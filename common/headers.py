@@ -46,8 +46,14 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
                 f"{where}: the name of column {place} has {len(name):,} characters, at most "
                 f"{LONGEST_COLUMN_NAME:,} are allowed; shorten it"
             )
-    why = _why_a_record([name.strip() for name in names], table)
-    if why:
+    shown = [name.strip() for name in names]
+    unnamed = shown.count("")
+    if 1 < unnamed < len(names) / 2 and not any(shown[-unnamed:]):
+        raise InputError(
+            f"{where}: {places_of('', shown)}, the last ones, have no name, as empty columns of a "
+            "spreadsheet have none; remove them, or name them"
+        )
+    if why := _why_a_record(shown, table):
         raise InputError(
             f"{where}: the first line looks like a record, not like column names ({why}); correct "
             "them, add a line with the columns' names, or remove what stands above it"

@@ -52,6 +52,20 @@ def test_a_header_that_looks_like_a_record_is_refused(names, why):
     assert not any(name in str(refused.value) for name in names if len(name) > 2)
 
 
+def test_columns_without_names_at_the_end_are_told_as_a_spreadsheets():
+    names = ["age", "county", "cost", "", ""]
+    table = pd.DataFrame([[36, "Kings", 7.5, None, None]] * 20)
+    with pytest.raises(InputError) as refused:
+        check_header(names, table, where="t.csv")
+    assert str(refused.value) == (
+        "t.csv: columns 4, 5, the last ones, have no name, as empty columns of a spreadsheet have "
+        "none; remove them, or name them"
+    )
+    # A title above the table is no header.
+    with pytest.raises(InputError, match="looks like a record"):
+        check_header(["Report 2020", "", "", "", ""], table, where="t.csv")
+
+
 @pytest.mark.parametrize(("name", "is_record"), [("NA", True), ("Na", False), ("Nat", False)])
 def test_a_missing_value_is_a_record_where_its_column_has_it_again(name, is_record):
     rows = pd.DataFrame([["36", "NA", "a"], ["41", "NA", "b"], ["29", "3.5", "c"]])
