@@ -116,14 +116,9 @@ def choose_target(
     if column.is_constant:
         raise InputError(f"--target {name}: {_of_one_value(column, counts)}give another column")
     if not positive and column.distinct != 2:
-        cure = "name the values of class +1 with --positive"
-        if column.unread_number:
-            cure = "write numbers plainly, such as -1234, or " + cure
-        elif column.odd_one:
-            cure = f"empty the cells that are not numbers, such as {column.odd_one!r}, or {cure}"
         raise InputError(
             f"--target {column.shown}: expected numbers or two values, it has "
-            f"{counts_in_words(counts)}; {cure}"
+            f"{counts_in_words(counts)}; {_how_to_mend(column)}"
         )
     chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
     if len(chosen) == len(counts):
@@ -147,6 +142,18 @@ def choose_target(
             "class -1; name each value of class +1 with --positive, or spell them alike"
         )
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
+
+
+def _how_to_mend(column: Column) -> str:
+    """What to do about a target that is neither numbers nor two classes."""
+    cure = "name the values of class +1 with --positive"
+    if column.unread_number:
+        return f"write numbers plainly, such as -1234, or {cure}"
+    if column.comma_number:
+        return f'read their decimal comma with decimal = "," (--decimal ,), or {cure}'
+    if column.odd_one:
+        return f"empty the cells that are not numbers, such as {column.odd_one!r}, or {cure}"
+    return cure
 
 
 def _of_one_value(column: Column, counts: Mapping[str, int]) -> str:

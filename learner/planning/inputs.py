@@ -18,7 +18,7 @@ from common.leakage import (
 from common.looking import PLAINLY, Column, Look
 from common.missing_codes import code_for_missing
 from common.suggestions import among_columns
-from common.texts import counted, shortened
+from common.texts import counted, named, shortened
 from learner.planning.drafting import Target, missing_note
 from learner.planning.input_notes import questions
 
@@ -30,6 +30,8 @@ __all__ = [
     "odd_cells",
 ]
 
+# More columns than these that are left out for the same reason are told in one line.
+MOST_ALIKE = 8
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
 # Of wrong guesses at the owner, a column that names it saves this many; one that tells it, these.
@@ -123,17 +125,27 @@ def choose_inputs(
         for name, other in same_partition([c for c in chosen if not c.is_constant]).items()
     }
     owner = None if owners is None else look.columns[owners]
-    stay, warnings, reasons = [], [], []
-    for column in chosen:
-        found = _beside_others(column, target, owner, same.get(column.name))
-        why = _why_not(found)
-        if why:
-            warnings.append(f"{column.shown}: left out: {why}")
-            why = why.removesuffix(KNOWN_BEFORE).removesuffix(IF_AMOUNTS)
-            reasons.append(f"{column.shown}: {why}")
-        else:
+    stay: list[_Found] = []
+    warnings: list[str] = []
+    reasons: list[str] = []
+    alike: dict[str, list[str]] = {}
+    looked = [_beside_others(column, target, owner, same.get(column.name)) for column in chosen]
+    for found in looked:
+        alike.setdefault(_why_not(found), []).append(found.column.name)
+    why_of = {name: why for why, names in alike.items() for name in names}
+    for found in looked:
+        column, why = found.column, why_of[found.column.name]
+        if not why:
             stay.append(found)
             warnings += _oddities(found, is_named=column.name in categorical)
+            continue
+        # Many lines of one reason would hide the others.
+        if len(alike[why]) <= MOST_ALIKE:
+            warnings.append(f"{column.shown}: left out: {why}")
+        elif column.name == alike[why][0]:
+            warnings.append(f"{named(alike[why], most=MOST_ALIKE)}: each left out: {why}")
+        why = why.removesuffix(KNOWN_BEFORE).removesuffix(IF_AMOUNTS)
+        reasons.append(f"{column.shown}: {why}")
     if not stay:
         raise InputError(_none_left(reasons))
     kept = [found.column for found in stay]

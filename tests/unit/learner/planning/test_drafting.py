@@ -62,6 +62,29 @@ def test_targets_that_are_missing_are_counted(gaps, said):
     assert any(said in remark for remark in remarks)
 
 
+def test_a_target_of_decimal_commas_is_told_how_they_are_read():
+    with pytest.raises(
+        InputError, match=r'decimal comma with decimal = "," \(--decimal ,\), or name'
+    ):
+        target_of([f"{n}.{n:03d},5" for n in range(100, 200)])
+
+
+def test_many_columns_left_out_for_one_reason_are_one_line():
+    """Lending Club's table has eighty empty ones, whose lines would hide all others."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"y": rng.normal(size=99), "x": rng.normal(size=99), "same": 1})
+    for few, many in ((8, False), (9, True)):
+        wide = table.assign(**{f"empty{i}": None for i in range(few)})
+        look = look_at(wide)
+        target, _ = choose_target(wide, look, "y", ())
+        chosen = choose_inputs(look, target, owners=None, drop=())
+        told = [one for one in chosen.warnings if "no values that can be read" in one]
+        assert chosen.columns == ("x",)
+        assert len(told) == (1 if many else few)
+        assert (told[0].split(": ", 1)[0].endswith("and 1 more")) == many
+        assert "same: left out: it says the same of every record" in chosen.warnings
+
+
 def test_of_two_other_values_the_rarer_is_class_plus_one():
     assert target_of(["home"] * 7 + ["died"] * 3)[0].positive == ("died",)
     assert target_of([1] * 7 + [2] * 3)[0].positive == ("2",)
