@@ -31,7 +31,7 @@ from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule, TargetRule
 from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
-from common.looking import Look, look_at
+from common.looking import PLAINLY, Look, look_at
 from common.map_text import file_text
 from common.missing_codes import code_for_missing, code_note
 from common.names import learner_words
@@ -208,14 +208,26 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     return len(raw), empty, look_at_columns(study, invited.feature_map)
 
 
+def _unread_numbers(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
+    """Which numbers have a form that is not read, so that all of them count as gaps."""
+    for rule in _amounts(feature_map):
+        column = seen.columns.get(joining.rename.get(rule.name, rule.name))
+        # Dates have notes of their own, and a spelling says how the texts are meant.
+        is_said = rule.name in joining.spellings or getattr(rule, "kind", "") == "date"
+        if column is not None and column.unread_number and not is_said:
+            yield f"{column.shown}: {column.unread_words}; {PLAINLY}"
+
+
+def _amounts(feature_map: FeatureMap) -> list[ColumnRule | TargetRule]:
+    """The rules of numbers and dates."""
+    target = feature_map.target
+    rules: list[ColumnRule | TargetRule] = [r for r in feature_map.columns if r.kind != "category"]
+    return rules + [target] * (target.positive is None)
+
+
 def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
     """Which numbers and dates may stand for missing values and are not named so by the study."""
-    target = feature_map.target
-    amounts: list[ColumnRule | TargetRule] = [
-        r for r in feature_map.columns if r.kind != "category"
-    ]
-    amounts += [target] * (target.positive is None)
-    for rule in amounts:
+    for rule in _amounts(feature_map):
         column = seen.columns.get(joining.rename.get(rule.name, rule.name))
         # In other units it is not the study's.
         named = () if rule.name in joining.units else rule.missing
@@ -244,6 +256,7 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     return [
         *mark_notes(source, base=Path(), table=table[needed]),
         *date_notes(table, stored),
+        *_unread_numbers(invited.feature_map, joining, seen),
         *_codes_for_missing(invited.feature_map, joining, seen),
         *copy_notes(seen, kappa="the study's privacy.kappa", protected=asked),
         *frequency_notes(seen),

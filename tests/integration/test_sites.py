@@ -366,6 +366,17 @@ def test_a_number_that_may_stand_for_missing_is_told_to_who_joins(study, table_m
     assert "note: size: 999 stands 30 times: a code for missing? then leave" in joined.stdout
 
 
+def test_numbers_in_a_form_that_is_not_read_are_told_to_who_joins(study, table_maker):
+    """All of the column is a gap, and who holds it sees why."""
+    own = table_maker(400, seed=1)
+    own["column-2"] = [f"{value:.2f} kg" for value in own["column-2"]]
+    own.to_csv(study.folder / "own.csv", index=False)
+    refused = study.join(data="own.csv")
+    assert refused.returncode == 2
+    assert "column 'column-2': 100% of the records have no readable value" in refused.stderr
+    assert "note: column-2: its numbers have a form that is not read (" in refused.stdout
+
+
 def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_model, make_raw_table):
     (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
     assert study.invite(features={"map": "dated.json"}).returncode == 0
