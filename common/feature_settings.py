@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.columns import category_key
 from common.config import Place, Positive, Settings
-from common.fitting import MOST_CATEGORIES, CategoryOrder, NoValues
+from common.fitting import MOST_CATEGORIES, MOST_MISSING, CategoryOrder, NoValues
 from common.tables import TableSource
 
 __all__ = ["FeatureSettings"]
@@ -29,9 +30,14 @@ def _positive(value: object) -> object:
 def _no_values(value: object) -> object:
     """Values as texts; one of them may stand alone."""
     values = value if isinstance(value, list | tuple) else [value]
-    if not values or not all(isinstance(v, _VALUE) and category_key(v) for v in values):
+    if not values or not all(isinstance(v, (*_VALUE, dt.date)) and category_key(v) for v in values):
         raise ValueError(
             "expected one value that says that there is none, or a list, such as [999]"
+        )
+    if len(values) > MOST_MISSING:
+        raise ValueError(
+            f"expected at most {MOST_MISSING} values, these are {len(values):,}; empty the cells "
+            "of the others"
         )
     return tuple(map(str, values))
 

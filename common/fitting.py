@@ -24,7 +24,9 @@ from common.config import Lasting
 
 __all__ = [
     "LARGEST_NUMBER",
+    "LONGEST_MISSING",
     "MOST_CATEGORIES",
+    "MOST_MISSING",
     "MOST_PUBLIC_VALUES",
     "NO_VARIATION",
     "READABLE_SHARE",

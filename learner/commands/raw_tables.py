@@ -18,6 +18,7 @@ from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes, empty_notes, persons_column, whose_rows
 from common.errors import InputError
 from common.files import is_empty, make_folder
+from common.fitting import LONGEST_MISSING, MOST_MISSING
 from common.headers import check_header
 from common.looking import Column, Look, look_at
 from common.number_marks import mark_notes
@@ -81,7 +82,17 @@ class Choices:
             name, equals, value = typed.rpartition("=")
             if not (equals and name and category_key(value)):
                 raise InputError(f"--missing {typed}: expected COLUMN=VALUE, such as age=999")
-            found[name] = (*found.get(name, ()), _as_number(value))
+            if len(value) > LONGEST_MISSING:
+                raise InputError(
+                    f"--missing {printable(name, LONGEST_NAME)}: expected a value of at most "
+                    f"{LONGEST_MISSING} characters, this one has {len(value):,}; empty its cells"
+                )
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), _as_number(value))))
+            if len(found[name]) > MOST_MISSING:
+                raise InputError(
+                    f"--missing {printable(name, LONGEST_NAME)}: expected at most {MOST_MISSING} "
+                    "values of a column; empty the cells of the others"
+                )
         return found
 
 

@@ -600,6 +600,14 @@ def test_classes_of_words_are_asked(folder):
     [
         (("--target", "days", "--missing", "agee=9"), "--missing: no column 'agee'; did you mean"),
         (("--target", "days", "--missing", "age=999"), "no cell of this column has this value"),
+        (
+            ("--target", "days", *(f"--missing=age={n}" for n in range(30, 51))),
+            "--missing age: expected at most 20 values of a column; empty the cells of the others",
+        ),
+        (
+            ("--target", "days", "--missing", f"age={'x' * 101}"),
+            "--missing age: expected a value of at most 100 characters, this one has 101;",
+        ),
         (("--target", "days", "--missing", "age"), "expected COLUMN=VALUE, such as age=999"),
         (["--owners", "county"], "give --target COLUMN, one of Record ID, age"),
         (["--target", "dayz"], "no column 'dayz'; did you mean 'days'?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import functools
 import json
 import tomllib
@@ -506,7 +507,7 @@ def test_a_map_without_codes_says_nothing_of_them():
         ({"amount": []}, "expected one value that says that there is none, or a list"),
         ({"amount": [[0]]}, "expected one value that says that there is none, or a list"),
         ({"amount": ""}, "expected one value that says that there is none, or a list"),
-        ({"amount": [*range(21)]}, "at most 20 items"),
+        ({"amount": [*range(21)]}, "expected at most 20 values, these are 21; empty the cells"),
     ],
     ids=range(5),
 )
@@ -515,6 +516,12 @@ def test_what_cannot_be_a_code_is_refused_in_one_sentence(missing, said):
         fit(missing=missing)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_date_of_toml_is_a_code_as_its_text_is():
+    coded = {"left": [dt.date(9999, 12, 31)]}
+    settings = {"public": {"path": "t.csv"}, "target": "paid", "missing": coded}
+    assert FeatureSettings.model_validate(settings).missing == {"left": ("9999-12-31",)}
 
 
 def test_a_code_that_no_record_has_is_doubted():
