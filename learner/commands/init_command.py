@@ -124,6 +124,8 @@ def init(
         click.echo(f"note: {printable(line)}")
     choices = Choices(**typed)
     session = session.with_gaps(choices)
+    for line in session.notes_of_codes(choices):
+        click.echo(f"note: {printable(line)}")
     chosen = _asked(session, choices, yes=yes)
     with whole_folder(folder):
         name = name_of_table(folder.name, otherwise="study")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.columns import category_key, have_values, with_gaps
+from common.columns import category_key, have_values, parse_number, with_gaps
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes, empty_notes, persons_column, whose_rows
@@ -26,7 +26,7 @@ from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, printable
+from common.texts import LONGEST_NAME, number_words, printable
 from common.totals import refuse_totals
 from learner.planning.dealing import deal_persons, in_words, shifts
 from learner.planning.drafting import (
@@ -139,6 +139,30 @@ class Session:
                     )
         table = with_gaps(self.raw, codes)
         return replace(self, table=table, look=look_at(table)) if codes else self
+
+    def notes_of_codes(self, choices: Choices) -> list[str]:
+        """Which numbers that say that there is none may be amounts, since others are around them.
+
+        Args:
+          choices: Those whose codes are gaps here already.
+        """
+        notes = []
+        for name, codes in choices.codes.items():
+            column = self.look.columns[name]
+            known = column.numbers[np.isfinite(column.numbers)]
+            if column.kind != "number" or not known.size:
+                continue
+            low, high = float(known.min()), float(known.max())
+            for code in codes:
+                if low < parse_number(code) < high:
+                    count = int(np.count_nonzero(have_values(self.raw[name], [str(code)])))
+                    notes.append(
+                        f"{column.shown}: {code} is between other values there (from "
+                        f"{number_words(low, 6)} to {number_words(high, 6)}), and {count:,} "
+                        f"{'cell counts' if count == 1 else 'cells count'} as empty: none of them "
+                        "an amount? if one is, leave --missing out"
+                    )
+        return notes
 
     @property
     def likely_owners(self) -> list[str]:

@@ -566,6 +566,20 @@ def test_a_code_for_missing_is_asked_about_and_the_advice_can_be_typed(folder, t
     assert ran.returncode == 0, ran.stderr
 
 
+def test_a_code_for_missing_between_other_values_is_asked_about(folder, typed):
+    table = raw_table().assign(size=np.arange(NUM) % 90 + 80)
+    table.loc[::7, "size"] = 0
+    table.to_csv("coded.csv", index=False)
+    arguments = ("coded.csv", "--target", "days", "--owners", "county")
+    said = init(typed, *arguments, "--missing", "size=0", "--out", "s")
+    assert "size: 0 is between" not in said
+    said = init(typed, *arguments, "--missing", "size=0", "--missing", "size=100", "--out", "t")
+    count = int((table["size"] == 100).sum())
+    told = f"size: 100 is between other values there (from 80 to 169), and {count} cells count as"
+    assert told in said
+    assert "size: 0 is between" not in said
+
+
 def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder):
     typed = ["init", "stays.csv", "--target", "days", "--categorical", "age", "--yes"]
     said = CliRunner().invoke(cli, [*typed, "--out", "s"])
