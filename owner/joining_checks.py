@@ -125,7 +125,7 @@ def _kind(rule: Rule) -> str:
 
 def _check_other(rule: Rule, own: str, other: str) -> None:
     """Refuse a spelling in whose words the study reads nothing, or another number."""
-    if is_missing_text(other):
+    if is_missing_text(other) or category_key(other) in rule.missing:
         # What is missing here may have a word of its own.
         return
     typed = _typed(rule.name, own, other)

@@ -113,6 +113,22 @@ def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way
         typed(study_map, rename="age=years other=years")
 
 
+def test_a_word_for_none_may_be_spelt_as_the_studys_code_for_it():
+    table = loans().assign(job=np.resize(["cook", "clerk", "unknown"], 400))
+    table.loc[::9, "age"] = 999
+    settings = FeatureSettings(
+        target="default",
+        positive=("yes",),
+        missing={"job": ("unknown",), "age": ("999",)},
+        public=TableSource(),
+    )
+    coded = fit_feature_map(table, settings, source="public.csv")
+    for spelling in ("job:unbekannt=unknown", "age:weiss nicht=999", "age:-1=999.0"):
+        typed(coded, spelling)
+    with pytest.raises(InputError, match="the study knows no 'unbekannt' there"):
+        typed(coded, "job:x=unbekannt")
+
+
 def test_what_is_asked_is_shown_as_an_officer_would_write_it():
     """Nobody reads months since 2000, or which comma is one within a name."""
     table = loans().assign(job=np.resize(["Médecine, interne", "Urgences"], 400))
