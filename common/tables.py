@@ -103,7 +103,7 @@ class TablePlace(Settings):
         if self.path is not None and self.database is not None:
             raise ValueError("set either path or database, not both")
         if self.database is not None and self.query is None:
-            raise ValueError("database needs query = SELECT")
+            raise ValueError("database needs query = SELECT (--query SELECT)")
         return self
 
 
