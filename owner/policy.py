@@ -19,7 +19,7 @@ from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.releases import VALIDATION, release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
-from common.texts import counted
+from common.texts import LONGEST_NAME, counted, printable
 from common.tls import TlsSettings
 from owner.offers import OfferSettings
 from owner.stored import Storage
@@ -379,4 +379,5 @@ def check_learner(policy: Policy, learner: str) -> None:
     served = {*policy.learners, *policy.tokens}
     if served and learner not in served:
         # Whoever asks knows its name; the owner's officer reads in the log who it was.
-        raise PolicyError(f"this owner does not serve this learner, {learner!r}; ask it to add it")
+        name = printable(repr(learner), LONGEST_NAME)
+        raise PolicyError(f"this owner does not serve this learner, {name}; ask it to add it")

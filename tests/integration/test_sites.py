@@ -316,7 +316,8 @@ def test_a_table_in_postgresql_joins_where_its_address_is(study, table_maker, po
                 folder = study.folder / owner
                 settings = load_settings(OwnerSettings, folder / "owner.toml")
                 assert len(read_table(settings.data, base=folder)) == 200
-            one_sentence(study.join(data="file:address"), "database needs query = SELECT (--query SELECT)")
+            told = "database needs query = SELECT (--query SELECT)"
+            one_sentence(study.join(data="file:address"), told)
         finally:
             cursor.execute(f"drop table {name}")
 
