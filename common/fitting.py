@@ -132,12 +132,9 @@ class ColumnRule(Lasting):
 
     def _coded(self, column: pd.Series) -> Vector:
         positions, keys = category_keys(column)
-        # In a set, each of them is found in the same time.
-        none = {*self.missing}
-        codes = [
-            np.nan if key is None or key in none else self.codes.get(key, self.unknown)
-            for key in keys
-        ]
+        # In one table, whatever a cell is is found in the same time.
+        known = {**self.codes, **dict.fromkeys(self.missing, np.nan)}
+        codes = [np.nan if key is None else known.get(key, self.unknown) for key in keys]
         return np.array([*codes, np.nan], dtype=np.float64)[positions]
 
     @property
