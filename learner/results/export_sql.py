@@ -30,7 +30,7 @@ UNWRITABLE = frozenset("\\\0")
 _TABLE = "copriv_records"
 # What a column must be in the table, by its kind.
 NEEDS = {
-    "number": "Numbers, NULL where missing, and no text",
+    "number": "Numbers, NULL where missing, a truth value as 1 or 0, and no text",
     "date": "DATE, or text that begins YYYY-MM-DD, since any other is taken for missing",
     "category": "Text or numbers",
 }
@@ -130,7 +130,11 @@ def _filled(rule: ColumnRule) -> str:
     fill = _number(rule.fill)
     match rule.kind:
         case "number":
-            number = f"CAST({column} AS DOUBLE PRECISION)"
+            # Databases that know NaN sort it above all numbers.
+            number = (
+                f"CASE WHEN LOWER(CAST({column} AS VARCHAR(1000))) = 'nan' THEN NULL "
+                f"ELSE CAST({column} AS DOUBLE PRECISION) END"
+            )
             for code in rule.numbers_missing:
                 number = _without(number, code)
             return f"COALESCE({number}, {fill})"

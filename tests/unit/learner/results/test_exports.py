@@ -166,6 +166,21 @@ def _asked(engine: str, query: str, request: pytest.FixtureRequest) -> list[floa
         return [float(row[0]) for row in cursor.fetchall()]
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_nan_is_missing_in_databases_that_know_it(make_model, engine, request):
+    """They sort it above all numbers, so it would count as the upper bound."""
+    model = make_model(columns=["amount"])
+    rows = "SELECT 1 AS id, CAST('NaN' AS DOUBLE PRECISION) AS amount UNION ALL SELECT 2, NULL"
+    rows += " UNION ALL SELECT 3, CAST('1e3' AS DOUBLE PRECISION)"
+    query = sql_query(model).replace("WITH ", f"WITH records AS ({rows}), ", 1)
+    asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+    found = _asked(engine, asked, request)
+    table = pd.DataFrame({"amount": [np.nan, np.nan, 1000.0]})
+    wanted = model.predictions(table, where="table")["prediction"]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
 def test_what_is_no_date_is_missing_in_every_database(make_model, engine, request):
     """Letters in the place of a year are no year 0, and end no query; blanks around it are none."""
@@ -351,7 +366,8 @@ def test_the_steps_of_the_json_make_its_own_predictions(make_model, loss, settin
 
 def test_a_query_says_what_its_columns_must_be(make_model):
     heading = sql_query(make_model()).partition("WITH")[0]
-    for needs in ("-- Numbers, NULL where missing, and no text: '", "YYYY-MM-DD, since any other"):
+    numbers = "-- Numbers, NULL where missing, a truth value as 1 or 0, and no text: '"
+    for needs in (numbers, "YYYY-MM-DD, since any other"):
         assert needs in heading
     assert "'when'" in heading
 
