@@ -132,7 +132,7 @@ class ColumnRule(Lasting):
 
     def _coded(self, column: pd.Series) -> Vector:
         positions, keys = category_keys(column)
-        # In one table, whatever a cell is is found in the same time.
+        # One table for both: whatever a cell says is found in the same time.
         known = {**self.codes, **dict.fromkeys(self.missing, np.nan)}
         codes = [np.nan if key is None else known.get(key, self.unknown) for key in keys]
         return np.array([*codes, np.nan], dtype=np.float64)[positions]
@@ -141,7 +141,9 @@ class ColumnRule(Lasting):
     def numbers_missing(self) -> list[float]:
         """The numbers, or months, that say that there is no value."""
         parse = parse_month if self.kind == "date" else partial(parse_number, shares=self.shares)
-        return [code for code in map(parse, self.missing) if not math.isnan(code)]
+        # Each once, however many spellings it has.
+        codes = dict.fromkeys(map(parse, self.missing))
+        return [code for code in codes if not math.isnan(code)]
 
     def clamped(self, column: pd.Series) -> Vector:
         """The raw numbers, filled and clamped to the public bounds, shape (n,)."""

@@ -189,7 +189,7 @@ def _folder(out: Path | None, *, name: str, asked: str) -> Path:
       asked: What is forecast.
     """
     if out is not None and (out / "points").is_dir():
-        if _asked_there(out / VERDICT) not in {None, asked}:
+        if _asked_there(out / VERDICT) not in (None, asked):
             raise InputError(
                 f"{out}: holds the forecast of another study, or of this one with other settings "
                 "or records; give another folder with --out"

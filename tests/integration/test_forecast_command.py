@@ -220,6 +220,9 @@ def test_a_forecast_is_not_replaced_by_that_of_another_study(study, tmp_path):
         with pytest.raises(InputError, match="holds the forecast of another study, or of this one"):
             forecast_here(study(**changes), out, public=public)
         assert json.loads((out / "forecast.json").read_text()) == told
+    (out / "forecast.json").write_text('{"asked": []}')
+    with pytest.raises(InputError, match="holds the forecast of another study"):
+        forecast_here(study(), out)
     # What nobody can read says nothing.
     (out / "forecast.json").write_text("[")
     forecast_here(study(privacy={"epsilon": "3"}), out)

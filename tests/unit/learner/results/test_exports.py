@@ -238,6 +238,20 @@ def test_a_code_for_missing_is_an_empty_cell_in_every_form(make_model, form, req
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+def test_a_code_of_many_spellings_is_asked_about_once(make_model):
+    """Each infinity would double the query: twenty made a hundred megabytes of it."""
+    model = make_model(columns=["amount"])
+    (rule,) = model.feature_map.columns
+
+    def query(*missing):
+        coded = (rule.model_copy(update={"missing": missing}),)
+        return sql_query(
+            replace(model, feature_map=model.feature_map.model_copy(update={"columns": coded}))
+        )
+
+    assert query("inf", "Infinity", "1e400", "1e500", "999", "999.0") == query("inf", "999")
+
+
 @pytest.mark.parametrize("form", ["onnx", "sqlite", "duckdb", "postgres"])
 def test_an_infinity_that_is_a_code_is_an_empty_cell_in_every_form(make_model, form, request):
     """No two databases write it alike, and one from the other is no number."""
