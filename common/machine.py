@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
+from common.addresses import check_free
 from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
-from common.ports import check_free
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port

@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from common.errors import InputError
+from common.addresses import unusable
 from common.tls import host_and_port
 
 __all__ = ["SECONDS", "metrics_served", "serve_metrics"]
@@ -47,9 +47,7 @@ def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) ->
         )
         server = _Server(str(place[0]), port, family)
     except OSError as error:
-        raise InputError(
-            f"{setting} = {address!r}: cannot be used ({error.strerror}); give another HOST:PORT"
-        ) from None
+        raise unusable(setting, address, error) from None
     server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

@@ -28,7 +28,7 @@ def read_small(path: Path) -> bytes:
 
 
 def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
-    """The content of a file that lies on a disk, such as a command of ours wrote, of so many bytes.
+    """The content of a file on a disk, such as a command of ours wrote, of at most so many bytes.
 
     Raises:
       OSError: It cannot be read, is a pipe, a device or a folder, or holds more.

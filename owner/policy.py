@@ -380,4 +380,6 @@ def check_learner(policy: Policy, learner: str) -> None:
     if served and learner not in served:
         # Whoever asks knows its name; the owner's officer reads in the log who it was.
         name = printable(repr(learner), LONGEST_NAME)
-        raise PolicyError(f"this owner does not serve this learner, {name}; ask it to add it")
+        raise PolicyError(
+            f"this owner does not serve this learner, {name}; ask it to add that name"
+        )

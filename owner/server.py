@@ -14,6 +14,7 @@ from wsgiref.simple_server import WSGIServer
 import grpc
 from google.protobuf.message import Message
 
+from common.addresses import check_free, unusable
 from common.batches import release_unused
 from common.certificates import check_own_name
 from common.config import load_settings
@@ -22,7 +23,6 @@ from common.expiry import Expiry
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
 from common.open_files import allow_open_files
-from common.ports import check_free
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, Options, calls_at_once, size_options
 from owner.access import Access
@@ -258,16 +258,14 @@ def refuse_taken(ports: Mapping[str, str | None], *, ledger: Path) -> None:
       InputError: One of them is taken, or is not this machine's.
     """
     for setting, address in ports.items():
+        if address is None:
+            continue
         try:
-            if address is not None:
-                check_free(address)
+            check_free(address)
         except OSError as error:
             # An owner that serves already is told so by its ledger.
             if not is_held(ledger):
-                raise InputError(
-                    f"{setting} = {address!r}: cannot be used ({error.strerror}); give another "
-                    "HOST:PORT"
-                ) from None
+                raise unusable(setting, address, error) from None
 
 
 def _serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,13 +129,13 @@ def choose_inputs(
     stay: list[_Found] = []
     warnings: list[str] = []
     reasons: list[str] = []
-    alike: dict[str, list[str]] = {}
     looked = [_beside_others(column, target, owner, same.get(column.name)) for column in chosen]
-    for found in looked:
-        alike.setdefault(_why_not(found), []).append(found.column.name)
-    why_of = {name: why for why, names in alike.items() for name in names}
-    for found in looked:
-        column, why = found.column, why_of[found.column.name]
+    whys = [_why_not(found) for found in looked]
+    alike = defaultdict[str, list[str]](list)
+    for found, why in zip(looked, whys, strict=True):
+        alike[why].append(found.column.name)
+    for found, why in zip(looked, whys, strict=True):
+        column = found.column
         if not why:
             stay.append(found)
             warnings += _oddities(found, is_named=column.name in categorical)
@@ -144,8 +145,8 @@ def choose_inputs(
             warnings.append(f"{column.shown}: left out: {why}")
         elif column.name == alike[why][0]:
             warnings.append(f"{named(alike[why], most=MOST_ALIKE)}: each left out: {why}")
-        why = why.removesuffix(KNOWN_BEFORE).removesuffix(IF_AMOUNTS)
-        reasons.append(f"{column.shown}: {why}")
+        short = why.removesuffix(KNOWN_BEFORE).removesuffix(IF_AMOUNTS)
+        reasons.append(f"{column.shown}: {short}")
     if not stay:
         raise InputError(_none_left(reasons))
     kept = [found.column for found in stay]

@@ -60,7 +60,9 @@ def test_a_certificate_does_not_stand_in_for_a_token(access):
     assert both.identify(token=None, certificate="ann") == "ann"
     assert both.identify(token=None, certificate="carl") == "carl"
     both.admit_query("carl")
-    with pytest.raises(PolicyError, match="does not serve this learner, 'dora'; ask it to add it"):
+    with pytest.raises(
+        PolicyError, match="does not serve this learner, 'dora'; ask it to add that name"
+    ):
         both.admit_query("dora")
     assert both.admit(token=None, certificate="carl") == "carl"
     with pytest.raises(PolicyError, match="does not serve this learner"):

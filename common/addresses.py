@@ -1,12 +1,13 @@
-"""Whether an address of this machine can be listened at: known before anything is made."""
+"""Addresses of this machine that are listened at: whether one can be is known beforehand."""
 
 from __future__ import annotations
 
 import socket
 
+from common.errors import InputError
 from common.tls import host_and_port
 
-__all__ = ["check_free"]
+__all__ = ["check_free", "unusable"]
 
 
 def check_free(address: str) -> None:
@@ -34,3 +35,14 @@ def check_free(address: str) -> None:
         else:
             return
     raise failures[0]
+
+
+def unusable(setting: str, address: str, error: OSError) -> InputError:
+    """For an address that a setting gave and that cannot be listened at.
+
+    >>> print(unusable("metrics", "here:1", OSError(98, "Address already in use")))
+    metrics = 'here:1': cannot be used (Address already in use); give another HOST:PORT
+    """
+    return InputError(
+        f"{setting} = {address!r}: cannot be used ({error.strerror}); give another HOST:PORT"
+    )
