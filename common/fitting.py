@@ -139,9 +139,8 @@ class ColumnRule(Lasting):
 
     @property
     def numbers_missing(self) -> list[float]:
-        """The numbers, or months, that say that there is no value."""
+        """The numbers, or months, that say that there is no value, each in one spelling."""
         parse = parse_month if self.kind == "date" else partial(parse_number, shares=self.shares)
-        # Each once, however many spellings it has.
         codes = dict.fromkeys(map(parse, self.missing))
         return [code for code in codes if not math.isnan(code)]
 
