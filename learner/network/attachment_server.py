@@ -229,12 +229,13 @@ class _Service:
         owner = self._known(name, context)
         if owner.fault is not None:
             _turn_away(context, "this owner did what no owner does; ask the study's operator")
-        context.send_initial_metadata(owner.metadata)
         stream = OwnerStream(name, self._changed)
         threading.Thread(
             target=_listen, args=(request_iterator, stream), name="listen", daemon=True
         ).start()
         owner.attach(stream)
+        # Last: an owner that is shown who the learner is has its place.
+        context.send_initial_metadata(owner.metadata)
         return stream.messages()
 
     def _known(self, name: str, context: grpc.ServicerContext) -> AttachedOwner:
