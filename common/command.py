@@ -8,7 +8,6 @@ import gc
 import io
 import logging
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,7 @@ from common.files import NO_ROOM
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.places import check_typed
+from common.stopping import UNREAD_STATUS, UnreadError, leave_unread, told_to_end
 from common.texts import number_hint, printable
 from common.typed_paths import A_FILE, A_FOLDER
 
@@ -183,6 +183,15 @@ class _PlainConsole(Console):
             usual["soft_wrap"] = not self.is_terminal or self._has_longer_word(objects)
         super().print(*objects, **usual | options)
 
+    def on_broken_pipe(self) -> None:
+        """Nobody reads on, as behind ``| head``: stop as by Ctrl-C.
+
+        Raises:
+          UnreadError: Always.
+        """
+        leave_unread()
+        raise UnreadError
+
     def _has_longer_word(self, texts: Iterable[str]) -> bool:
         """Whether a word would be broken in two."""
         return any(cell_len(word) > self.width for text in texts for word in text.split())
@@ -256,7 +265,11 @@ class Commands(click.Group):
         """
         try:
             with stoppable(lambda: STOPPED):
-                return super().invoke(ctx)
+                try:
+                    return super().invoke(ctx)
+                except UnreadError:
+                    # Who wants the first lines of a list, and no more, is told nothing.
+                    ctx.exit(UNREAD_STATUS)
         except click.Abort as error:
             # The cursor is behind the question.
             if sys.stderr.isatty():
@@ -285,12 +298,14 @@ def run_command(command: click.Command, name: str) -> None:
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     atexit.register(_leave_garbage)
-    told = _told_to_end()
+    told = told_to_end()
     try:
         with needing_extras("this command"):
             command(prog_name=name)
     except CoprivError as error:
         click.echo(f"{name}: {error}", err=True)
+        if isinstance(error.__context__, UnreadError):
+            sys.exit(UNREAD_STATUS)
         was_told = told and isinstance(error, StoppedError)
         sys.exit(128 + told[0] if was_told else error.exit_status)
     except OSError as error:
@@ -344,36 +359,6 @@ def _leave_garbage() -> None:
     DuckDB needs it: it prints a line for each of its objects that was not looked for.
     """
     (gc.unfreeze if "duckdb" in sys.modules else gc.freeze)()
-
-
-def _told_to_end() -> list[int]:
-    """Let SIGTERM, and a terminal that closes, stop a command as Ctrl-C; a second one kills it.
-
-    Returns:
-      The signals that came, as they come.
-    """
-    came: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        came.append(number)
-        _leave_closed_terminal()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    # Who typed nohup means to outlive the terminal.
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, stop)
-    return came
-
-
-def _leave_closed_terminal() -> None:
-    """What is still said must not fail where nobody reads it any more."""
-    for number in (1, 2):
-        try:
-            os.write(number, b"")
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _out(

@@ -10,10 +10,63 @@ from typing import NoReturn
 
 from common.files import remove_private_folder
 
-__all__ = ["GRACE_SECONDS", "Stop", "end_now"]
+__all__ = [
+    "GRACE_SECONDS",
+    "UNREAD_STATUS",
+    "Stop",
+    "UnreadError",
+    "end_now",
+    "leave_unread",
+    "told_to_end",
+]
 
 # What is under way may take so long to finish.
 GRACE_SECONDS = 5.0
+# As of other programs that write where nobody reads.
+UNREAD_STATUS = 128 + signal.SIGPIPE
+
+
+class UnreadError(KeyboardInterrupt):
+    """Whoever read what a command prints has gone; the command stops as by Ctrl-C."""
+
+
+def leave_unread() -> None:
+    """What is still said must not fail where nobody reads; a standard error of its own is read."""
+    unread = os.fstat(sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if os.path.samestat(os.fstat(stream.fileno()), unread):
+            os.dup2(nowhere, stream.fileno())
+
+
+def told_to_end() -> list[int]:
+    """Let SIGTERM, and a terminal that closes, stop a command as Ctrl-C; a second one kills it.
+
+    Returns:
+      The signals that came, as they come.
+    """
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        came.append(number)
+        _leave_closed_terminal()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    # Who typed nohup means to outlive the terminal.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop)
+    return came
+
+
+def _leave_closed_terminal() -> None:
+    """What is still said must not fail where nobody reads it any more."""
+    for number in (1, 2):
+        try:
+            os.write(number, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def end_now(status: int) -> NoReturn:

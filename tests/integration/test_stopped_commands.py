@@ -177,6 +177,47 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
     )
 
 
+UNREAD = """
+import os, click
+from common.command import Commands, console, run_command, stoppable
+@click.command(cls=Commands)
+def main(): pass
+def printed():
+    reading, writing = os.pipe()
+    os.close(reading)
+    for number in {numbers}:
+        os.dup2(writing, number)
+    console().print("a line that nobody reads")
+    os.write(2, b"went on")
+@main.command()
+def train():
+    with stoppable(lambda: "stopped; `copriv train --resume run` goes on"):
+        printed()
+@main.command()
+def settings():
+    printed()
+run_command(main, "copriv")
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "numbers", "said"),
+    [
+        ("train", (1,), "copriv: stopped; `copriv train --resume run` goes on\n"),
+        ("train", (1, 2), ""),
+        ("settings", (1,), ""),
+    ],
+)
+def test_a_command_whose_reader_has_gone_stops_and_says_how_a_run_goes_on(command, numbers, said):
+    ended = subprocess.run(
+        [sys.executable, "-c", UNREAD.format(numbers=numbers), command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (141, said)
+
+
 def test_a_command_that_nohup_started_outlives_its_terminal():
     program = PROGRAM.format(signal="SIGHUP").replace("time.sleep(60)", "click.echo('goes on')")
     command = [sys.executable, "-c", program.replace("SIG_DFL", "SIG_IGN"), "train"]
