@@ -101,15 +101,16 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
 
 def _cure_of_gaps(seen: ColumnSeen) -> str:
     """What to do where many values cannot be read: a record without a target teaches nothing."""
-    if seen.kind == "date":
-        return DATES
-    cure = "correct the column, or map another one to it"
-    if seen.kind == "target" and seen.filled < 1.0:
+    cure = DATES if seen.kind == "date" else "correct the column, or map another one to it"
+    if seen.filled == 1.0:
+        return cure
+    if seen.kind == "target":
         return (
             'leave these records out, of the table or with missing_target = "drop", if they have '
             f"no target; else {cure}"
         )
-    return cure
+    # No map holds the share of the public records.
+    return f"{cure}, unless as many public records have none"
 
 
 def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:

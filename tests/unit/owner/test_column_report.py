@@ -288,7 +288,10 @@ def test_a_column_of_which_half_is_missing_does_not_fit(study_map):
     table = people(1)
     table.loc[::2, "age"] = np.nan
     (sentence,) = told_of({"new.csv": table.drop(columns="cost")}, study_map, has_target=False)
-    assert sentence.startswith("new.csv: column 'age': 50% of the records have no readable value")
+    assert sentence == (
+        "new.csv: column 'age': 50% of the records have no readable value and get the public one; "
+        "correct the column, or map another one to it, unless as many public records have none"
+    )
 
 
 def test_a_doubt_is_told_and_refuses_nothing():
