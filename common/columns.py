@@ -22,6 +22,7 @@ from common.cells import Label, months_of, readable
 __all__ = [
     "category_key",
     "category_keys",
+    "end_in_words",
     "has_percent_sign",
     "have_values",
     "is_missing_text",
@@ -119,6 +120,24 @@ def _number_of_text(text: str, shares: bool) -> float:
     if match["percent"] and shares:
         number /= 100.0
     return -number if "-" in (match["sign"], match["inner"]) else number
+
+
+def end_in_words(text: str) -> str:
+    """What is wrong with a code for missing that says from or up to where; empty for any other.
+
+    >>> end_in_words("> 90").startswith("'> 90' is read as 90")
+    True
+    >>> [end_in_words(text) for text in ("90", "+90", "999 days", "unknown")]
+    ['', '', '', '']
+    """
+    match = _NUMBER.fullmatch(" ".join(text.split()))
+    if match is None or not (match["bound"] or "+" in match.string[match.end("digits") :]):
+        return ""
+    number = f"{_number_of_text(text, shares=False):.10g}"
+    return (
+        f"{text!r} is read as {number}, so that every {number} would be none, too; give {number} "
+        "if that is meant, or empty these cells"
+    )
 
 
 def unit_of(text: str) -> str:

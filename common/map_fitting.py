@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Matrix
-from common.columns import category_key, have_values, with_gaps
+from common.columns import category_key, end_in_words, have_values, with_gaps
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
@@ -36,7 +36,8 @@ def fit_feature_map(
       private: True when some owner's records are among them; the map says so for ever.
 
     Raises:
-      InputError: A column is missing, the target cannot be read, or the records are too few.
+      InputError: A column is missing, the target cannot be read, a code for missing is read as
+        another number, or the records are too few.
     """
     where = Path(source).name
     if len(table) == 1:
@@ -164,8 +165,16 @@ Rule = TypeVar("Rule", ColumnRule, TargetRule)
 
 
 def _with_missing(rule: Rule, settings: FeatureSettings) -> Rule:
-    """The rule of a column, which knows the values that say that there is none."""
-    keys = {category_key(value) or "" for value in settings.missing.get(rule.name, ())}
+    """The rule of a column, which knows the values that say that there is none.
+
+    Raises:
+      InputError: One of them is read as a number that others may have.
+    """
+    codes = settings.missing.get(rule.name, ())
+    is_number = rule.positive is None if isinstance(rule, TargetRule) else rule.kind == "number"
+    for wrong in filter(None, map(end_in_words, codes if is_number else ())):
+        raise InputError(f"features.missing.{rule.name}: {wrong}")
+    keys = {category_key(value) or "" for value in codes}
     return rule.model_copy(update={"missing": tuple(sorted(keys))})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.columns import category_key, have_values, parse_number, with_gaps
+from common.columns import category_key, end_in_words, have_values, parse_number, with_gaps
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes, empty_notes, persons_column, whose_rows
@@ -126,7 +126,8 @@ class Session:
         """The same, where cells are empty that say that there is no value.
 
         Raises:
-          InputError: A column is not there, or no cell has such a value.
+          InputError: A column is not there, no cell has such a value, or it is read as a number
+            that others may have.
         """
         codes = {name: [str(v) for v in values] for name, values in choices.codes.items()}
         check_columns("--missing", self.look, [*codes])
@@ -137,6 +138,9 @@ class Session:
                         f"--missing {name}={value}: no cell of this column has this value; leave "
                         "it out, or correct it"
                     )
+                is_number = self.look.columns[name].kind == "number"
+                if is_number and name not in choices.categorical and (wrong := end_in_words(value)):
+                    raise InputError(f"--missing {name}={value}: {wrong}")
         table = with_gaps(self.raw, codes)
         return replace(self, table=table, look=look_at(table)) if codes else self
 

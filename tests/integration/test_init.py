@@ -615,6 +615,10 @@ def test_classes_of_words_are_asked(folder):
         (("--target", "days", "--missing", "agee=9"), "--missing: no column 'agee'; did you mean"),
         (("--target", "days", "--missing", "age=999"), "no cell of this column has this value"),
         (
+            ("--target", "days", "--missing", "age=> 50"),
+            "--missing age=> 50: '> 50' is read as 50, so that every 50 would be none, too",
+        ),
+        (
             ("--target", "days", *(f"--missing=age={n}" for n in range(30, 51))),
             "--missing age: expected at most 20 values of a column; empty the cells of the others",
         ),

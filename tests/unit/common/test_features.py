@@ -508,8 +508,13 @@ def test_a_map_without_codes_says_nothing_of_them():
         ({"amount": [[0]]}, "expected one value that says that there is none, or a list"),
         ({"amount": ""}, "expected one value that says that there is none, or a list"),
         ({"amount": [*range(21)]}, "expected at most 20 values, these are 21; empty the cells"),
+        (
+            {"amount": ["5000+"]},
+            "features.missing.amount: '5000+' is read as 5000, so that every 5000 would be none, "
+            "too; give 5000 if that is meant, or empty these cells",
+        ),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_what_cannot_be_a_code_is_refused_in_one_sentence(missing, said):
     with pytest.raises(InputError) as refused:
