@@ -6,6 +6,8 @@ Refusals here are for the owner's operator, before anything is served.
 from __future__ import annotations
 
 import hashlib
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ import pandas as pd
 from common.arrays import Flags
 from common.batches import release_unused
 from common.databases import Database, SqliteFile
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, with_target
 from common.headers import ROWS_BELOW, check_header
 from common.memory_limit import memory_bytes
@@ -39,6 +41,14 @@ __all__ = [
     "stays_far",
     "title_of",
 ]
+
+# The words of a query, and the calls; a name in quotes or a comment is none.
+_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|using sample|[a-z_0-9]+ ?\(?", re.ASCII)
+# With these it may select other rows each time, or one row decides about another.
+_UNSTEADY = {
+    *("limit", "fetch", "tablesample", "using sample", "over(", "random(", "randomblob("),
+    *("now(", "'now'", "current_date", "current_time", "current_timestamp", "localtimestamp"),
+}
 
 
 @dataclass(frozen=True)
@@ -89,11 +99,15 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
 
     Raises:
       InputError: As :func:`load_records`, or shards cannot be kept beside the ledger.
+
+    Warns:
+      DoubtWarning: As :func:`load_records`.
     """
     source = _opened(settings, base=base)
     if not stays_far(settings.data, source):
         loaded = load_records(settings, base=base, pinned=pinned)
         return Served(HeldRows(loaded.raw), loaded.table, loaded.fingerprint)
+    _doubt_query(settings)
     columns = named_columns(settings, pinned)
     where = title_of(settings)
     stamps = source.stamps()
@@ -160,7 +174,11 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     Raises:
       InputError: The table cannot be read, its header looks like a record, or a column that
         the settings or the map name is not there.
+
+    Warns:
+      DoubtWarning: A database's query may not select the same rows each time.
     """
+    _doubt_query(settings)
     columns = named_columns(settings, pinned)
     where = title_of(settings)
     source = _opened(settings, base=base)
@@ -194,6 +212,27 @@ def _opened(settings: OwnerSettings, *, base: Path) -> Source:
             "query that selects by what a row says"
         )
     return source
+
+
+def _doubt_query(settings: OwnerSettings) -> None:
+    """Doubt a query whose rows hang on each other, on chance or on the time.
+
+    Warns:
+      DoubtWarning: It has a word that says so.
+    """
+    words = (
+        word.replace(" (", "(").strip()
+        for word in _WORDS.findall((settings.data.query or "").lower())
+    )
+    found = next((word for word in words if word in _UNSTEADY), None)
+    if found is not None:
+        warnings.warn(
+            f"{settings.name}: data.query has {found.rstrip('(')}: where it selects other rows at "
+            "the next start the ledger is refused, and where one row decides about another a "
+            "record is protected less; let it select each row by what that row says",
+            DoubtWarning,
+            stacklevel=3,
+        )
 
 
 def _check_columns(

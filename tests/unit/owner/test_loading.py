@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 import tomllib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import tomli_w
 
 from common.columns import category_keys, parse_months, parse_numbers
 from common.config import load_settings
-from common.errors import InputError, PolicyError
+from common.errors import DoubtWarning, InputError, PolicyError
 from common.features import load_feature_map
 from common.tables import read_selected
 from owner.attaching import open_attachment
@@ -205,6 +206,34 @@ def test_no_replaced_record_of_a_database_moves_others_in_and_out(tmp_path, rows
             continue
         with pytest.raises(InputError, match=r"data\.rows = .* give a range without a step"):
             load_to_serve(settings, base=tmp_path, pinned=None)
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("select * from stays order by random() limit 5", "random"),
+        ("SELECT * FROM stays\nLIMIT 5", "limit"),
+        ("select *, row_number() over (order by x) as r from stays", "over"),
+        ("select * from stays where id < strftime('%s', 'now')", "'now'"),
+        ('select "limit" from (select x as "limit", \'random()\' as o from stays) -- limit', None),
+    ],
+    ids=range(5),
+)
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_query_that_may_select_other_rows_the_next_time_is_doubted_once(
+    query, word, cache, tmp_path
+):
+    with contextlib.closing(sqlite3.connect(tmp_path / "stays.sqlite")) as database, database:
+        database.execute("create table stays (id, x)")
+        database.executemany("insert into stays values (?, ?)", [(i, i % 2) for i in range(100)])
+    data = {"path": "stays.sqlite", "query": query, "cache": cache}
+    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1"}
+    settings = OwnerSettings.model_validate({"name": "a", "data": data, "policy": policy})
+    with warnings.catch_warnings(record=True, action="always", category=DoubtWarning) as found:
+        load_to_serve(settings, base=tmp_path, pinned=None)
+    begins = f"a: data.query has {word}: where it selects other rows at the next start"
+    told = [str(one.message)[: len(begins)] for one in found]
+    assert told == [begins] * (word is not None)
 
 
 def in_parts(folder, monkeypatch, meanwhile=lambda part: None, **data):
