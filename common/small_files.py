@@ -6,25 +6,14 @@ import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 from common.errors import InputError
 from common.files import open_regular
 
-__all__ = ["read_own", "read_secret", "read_small"]
+__all__ = ["read_own", "read_secret"]
 
 # A chain of certificates takes some thousand bytes.
 LARGEST_SMALL = 2**20
-
-
-def read_small(path: Path) -> bytes:
-    """The content of a file of one secret, which may come through a pipe.
-
-    Raises:
-      OSError: It cannot be read, or holds more, such as a device without an end.
-    """
-    with path.open("rb") as file:
-        return _at_most(file, path, LARGEST_SMALL)
 
 
 def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
@@ -34,11 +23,7 @@ def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
       OSError: It cannot be read, is a pipe, a device or a folder, or holds more.
     """
     with open_regular(path) as file:
-        return _at_most(file, path, most)
-
-
-def _at_most(file: BinaryIO, path: Path, most: int) -> bytes:
-    content = file.read(most + 1)
+        content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return content
@@ -66,10 +51,14 @@ def read_secret(
         secret = environment.get(name, "").strip()
     else:
         try:
-            secret = read_small(base / name).decode("utf-8-sig").strip()
-        except (OSError, UnicodeDecodeError):
+            # Not through a pipe: it is read for each owner, and each time a table is opened.
+            secret = read_own(base / name).decode("utf-8-sig").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            # Of what it holds nothing is said.
+            reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
             raise InputError(
-                f"{setting} = {where!r}: the file cannot be read; give one with a single line"
+                f"{setting} = {where!r}: the file cannot be read{reason}; give one with a single "
+                "line"
             ) from None
     if not secret or not secret.isprintable():
         raise InputError(f"{setting} = {where!r}: is not set, or is not a single line; give one")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
 from common.files import warn_of_readers
-from common.small_files import read_small
+from common.small_files import read_own
 from common.wire import TOKEN_START
 from owner.policy import ANONYMOUS, Policy, check_learner
 
@@ -208,7 +208,7 @@ def read_token(path: Path, *, setting: str) -> str:
         to be secret.
     """
     try:
-        token = read_small(path).decode("ascii").strip()
+        token = read_own(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{setting}: {path}: the token cannot be read ({error})") from None
     warn_of_readers(path)

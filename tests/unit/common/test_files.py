@@ -277,6 +277,18 @@ def test_a_secret_file_of_windows_is_its_line_alone(tmp_path):
     assert read_secret("file:token", base=tmp_path, setting="token") == "copriv_s3cret"
 
 
+def test_a_secret_behind_a_pipe_is_not_waited_for(tmp_path):
+    # A device stands here for a pipe, too, which would be waited for if this failed.
+    path = tmp_path / "token"
+    path.symlink_to(os.devnull)
+    for read in (
+        lambda: read_secret("file:token", base=tmp_path, setting="token"),
+        lambda: read_token(path, setting="policy.tokens.a"),
+    ):
+        with pytest.raises(InputError, match=r"cannot be read \(.*token is no regular file"):
+            read()
+
+
 def test_a_secret_without_an_end_is_not_read_into_memory(tmp_path):
     endless = tmp_path / "endless"
     with endless.open("wb") as file:
