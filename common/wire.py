@@ -34,6 +34,7 @@ __all__ = [
     "TOKEN_START",
     "Options",
     "calls_at_once",
+    "ended_on_the_way",
     "error_numbered",
     "error_of",
     "retry_after",
@@ -61,6 +62,9 @@ _TOO_LARGE = re.compile(
 )
 # It stops unpacking one there, and does not say how large it would have been.
 _UNPACKED = "Decompressed message larger than max"
+
+# A call has the same status that gRPC ends for its headers, or that a proxy has enough of.
+_ENDED = re.compile(r"received metadata size exceeds|RST_STREAM", re.ASCII)
 
 AUTHORIZATION = "authorization"
 BEARER = "Bearer "
@@ -186,6 +190,17 @@ def too_large(status: grpc.StatusCode, details: str | None) -> str | None:
         return None
     whose = "its" if found[1] else "our"
     return f"{whose} message of {found[2]} bytes is larger than the {found[3]} that are taken"
+
+
+def ended_on_the_way(status: grpc.StatusCode, details: str | None) -> bool:
+    """Whether gRPC ended a call with the status of a spent budget, and the owner said nothing.
+
+    >>> words = "received metadata size exceeds hard limit (value length 20014 vs. 16384)"
+    >>> ended_on_the_way(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
+    True
+    """
+    is_that = status is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return is_that and _ENDED.search(details or "") is not None
 
 
 def error_numbered(number: int) -> type[CoprivError]:

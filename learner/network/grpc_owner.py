@@ -23,6 +23,7 @@ from common.tls import Identity
 from common.wire import (
     CLIENT_OPTIONS,
     RECONNECT_OPTIONS,
+    ended_on_the_way,
     error_of,
     retry_after,
     said_with,
@@ -37,6 +38,7 @@ __all__ = ["GrpcOwner"]
 T = TypeVar("T")
 
 SMALLER = "train a smaller model, or let its operator raise policy.max_features and max_map_bytes"
+ON_THE_WAY = "ask its operator, or whoever runs a proxy on the way"
 DIAGNOSIS_SECONDS = 3.0
 # TCP and TLS need several round trips of a slow line.
 HANDSHAKE_SECONDS = 10.0
@@ -219,6 +221,8 @@ class GrpcOwner:
             return self._named(MalformedError, f"{oversized}; {SMALLER}")
         kind = error_of(error.code())
         detail = said_with(error.code(), error.details())
+        if ended_on_the_way(error.code(), error.details()):
+            return self._named(UnreachableError, f"gRPC ended the call ({detail}); {ON_THE_WAY}")
         if kind is UnreachableError and not busy:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 self._channels.renew()

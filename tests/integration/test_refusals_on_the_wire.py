@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any
+from typing import Any, BinaryIO
 
 import grpc
 import numpy as np
@@ -165,6 +167,77 @@ def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(owner_folder, 
     finally:
         owner.disconnect()
         server.stop(None)
+
+
+def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
+    """A frame of HTTP/2."""
+    head = len(content).to_bytes(3, "big") + bytes([kind, flags])
+    return head + stream.to_bytes(4, "big") + content
+
+
+class Impatient:
+    """A proxy that ends each call with the code for a caller of whom it has enough."""
+
+    def __init__(self) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.thread = threading.Thread(target=self.accept)
+        self.thread.start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.server.accept()
+                with near, near.makefile("rb") as sent:
+                    self.talk(near, sent)
+
+    def talk(self, near: socket.socket, sent: BinaryIO) -> None:
+        near.sendall(frame(4, 0, 0))
+        sent.read(24)
+        while head := sent.read(9):
+            sent.read(int.from_bytes(head[:3], "big"))
+            if head[3] == 4 and not head[4]:
+                near.sendall(frame(4, 1, 0))
+            if head[3] == 1:
+                near.sendall(frame(3, 0, int.from_bytes(head[5:], "big"), (11).to_bytes(4, "big")))
+
+    def stop(self) -> None:
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+        self.thread.join()
+
+
+def test_a_call_that_grpc_ends_on_its_way_is_not_a_budget_that_is_spent(
+    owner_folder, serve_owner, make_terms
+):
+    """For long headers of either side, or since somebody between the two has enough."""
+    query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
+    words = r"gRPC ended the call \(.*\); ask its operator, or whoever runs a proxy on the way"
+
+    def tried(owner: GrpcOwner) -> None:
+        for call in (owner.describe, lambda: owner.answer(query)):
+            with pytest.raises(UnreachableError, match=words):
+                call()
+        owner.disconnect()
+
+    tried(connect(serve_owner(owner_folder()), token="copriv_" + "a" * 20_000))
+
+    def long_headers(_: Any, context: grpc.ServicerContext) -> None:
+        context.set_trailing_metadata([("reason", "a" * 20_000)])
+        context.abort(Code.ABORTED, "no")
+
+    one, many = grpc.unary_unary_rpc_method_handler, grpc.stream_unary_rpc_method_handler
+    methods = {"Describe": one(long_headers), "Answer": many(long_headers)}
+    server = grpc.server(ThreadPoolExecutor(2))
+    handlers = grpc.method_handlers_generic_handler("copriv.v1.DataOwner", methods)
+    server.add_generic_rpc_handlers((handlers,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    tried(GrpcOwner("owner-a", f"127.0.0.1:{port}", deadline=20))
+    server.stop(None)
+    proxy = Impatient()
+    tried(GrpcOwner("owner-a", f"127.0.0.1:{proxy.port}", deadline=20))
+    proxy.stop()
 
 
 def test_an_unexpected_failure_says_one_fixed_sentence(

@@ -47,6 +47,7 @@ SEARCHED = (
     "common.features._NUMBERS_ON_LINES.0",
     "common.config._LONG_EXPONENT.0",
     "learner.results.card._ADDRESS.0",
+    "common.wire._ENDED.0",
     "owner.loading._WORDS.0",
 )
 # A text of 16 times the length takes about 16 times as long; with two neighbouring repetitions,
