@@ -267,8 +267,9 @@ class Commands(click.Group):
             with stoppable(lambda: STOPPED):
                 try:
                     return super().invoke(ctx)
-                except UnreadError:
+                except (UnreadError, BrokenPipeError):
                     # Who wants the first lines of a list, and no more, is told nothing.
+                    leave_unread()
                     ctx.exit(UNREAD_STATUS)
         except click.Abort as error:
             # The cursor is behind the question.

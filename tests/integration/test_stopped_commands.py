@@ -196,6 +196,12 @@ def train():
 @main.command()
 def settings():
     printed()
+@main.command()
+def token():
+    reading, writing = os.pipe()
+    os.close(reading)
+    os.dup2(writing, 1)
+    click.echo("a line that nobody reads")
 run_command(main, "copriv")
 """
 
@@ -206,6 +212,7 @@ run_command(main, "copriv")
         ("train", (1,), "copriv: stopped; `copriv train --resume run` goes on\n"),
         ("train", (1, 2), ""),
         ("settings", (1,), ""),
+        ("token", (1,), ""),
     ],
 )
 def test_a_command_whose_reader_has_gone_stops_and_says_how_a_run_goes_on(command, numbers, said):
