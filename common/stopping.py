@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 from typing import NoReturn
@@ -31,12 +32,13 @@ class UnreadError(KeyboardInterrupt):
 
 
 def leave_unread() -> None:
-    """What is still said must not fail where nobody reads; a standard error of its own is read."""
-    unread = os.fstat(sys.stdout.fileno())
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """What is still said must not fail where nobody reads it any more."""
     for stream in (sys.stdout, sys.stderr):
-        if os.path.samestat(os.fstat(stream.fileno()), unread):
-            os.dup2(nowhere, stream.fileno())
+        asked = select.poll()
+        # Only whether the other end is gone, which is told without being asked for.
+        asked.register(stream, 0)
+        if asked.poll(0):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def told_to_end() -> list[int]:

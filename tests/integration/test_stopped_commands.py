@@ -179,7 +179,7 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
 
 UNREAD = """
 import os, click
-from common.command import Commands, console, run_command, stoppable
+from common.command import Commands, console, plain_console, run_command, stoppable
 @click.command(cls=Commands)
 def main(): pass
 def printed():
@@ -202,6 +202,13 @@ def token():
     os.close(reading)
     os.dup2(writing, 1)
     click.echo("a line that nobody reads")
+@main.command()
+def audit():
+    with stoppable(lambda: "stopped"):
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.dup2(writing, 2)
+        plain_console(stderr=True).print("a line that nobody reads")
 run_command(main, "copriv")
 """
 
@@ -213,6 +220,7 @@ run_command(main, "copriv")
         ("train", (1, 2), ""),
         ("settings", (1,), ""),
         ("token", (1,), ""),
+        ("audit", (2,), ""),
     ],
 )
 def test_a_command_whose_reader_has_gone_stops_and_says_how_a_run_goes_on(command, numbers, said):
