@@ -210,7 +210,12 @@ def read_token(path: Path, *, setting: str) -> str:
     try:
         token = read_own(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{setting}: {path}: the token cannot be read ({error})") from None
+        # Of what it holds nothing is said.
+        reason = error.strerror if isinstance(error, OSError) else "it is no ASCII"
+        raise InputError(
+            f"{setting}: {path}: the token cannot be read ({reason}); give a file with one, as "
+            "copriv-owner token makes"
+        ) from None
     warn_of_readers(path)
     if len(token) < SHORTEST_TOKEN or not token.startswith(TOKEN_START):
         raise InputError(

@@ -98,7 +98,8 @@ def test_a_token_is_compared_with_every_digest(access, monkeypatch):
         ({"ann": "sha256:abc"}, "ann: expected"),
         ({"anonymous": DIGEST}, "learner's name"),
         ({"a b": DIGEST}, "letters a-z, digits and . _ - @ only"),
-        ({"ann": "file:absent"}, "token cannot be read"),
+        ({"ann": "file:absent"}, r"token cannot be read \(No such file or directory\); give"),
+        ({"ann": "file:accented"}, r"token cannot be read \(it is no ASCII\); give a file with"),
         ({"ann": "file:short"}, "at least 24 characters"),
         ({"ann": "file:other"}, "begins with copriv_"),
     ],
@@ -106,6 +107,7 @@ def test_a_token_is_compared_with_every_digest(access, monkeypatch):
 def test_a_token_that_is_none_is_refused(access, tmp_path, tokens, words):
     (tmp_path / "short").write_text("copriv_short")
     (tmp_path / "other").write_text("a-long-token-that-no-learner-would-send")
+    (tmp_path / "accented").write_text("copriv_\u00e9", encoding="utf-8")
     with pytest.raises(InputError, match=words):
         access(tokens=tokens)
 
