@@ -163,7 +163,8 @@ def _computed_here(
     work: Work, points: Mapping[str, tuple[Any, ...]], *, jobs: int
 ) -> Iterator[tuple[str, Result | Failure]]:
     """The results in the order in which they come."""
-    if jobs == 1 or not points:
+    # It is 1, too, where this machine lets nobody begin such processes.
+    if joblib.effective_n_jobs(jobs) == 1 or not points:
         yield from (_guarded(work, name, *points[name]) for name in points)
         return
     calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in points)

@@ -89,6 +89,22 @@ def test_no_process_imports_a_file_of_the_folder_where_a_command_was_typed(study
     assert not list(tmp_path.glob("imported-*"))
 
 
+def test_a_machine_that_lets_no_process_begin_computes_all_in_one(study, tmp_path):
+    """joblib finds that out when it is imported, such as by a /dev/shm that is read-only."""
+    command = Path(sys.executable).with_name("copriv")
+    arguments = (study(), "--out", "out", "--jobs", "2", "--grid", "privacy.epsilon=1,10")
+    done = subprocess.run(
+        [command, "sweep", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "JOBLIB_MULTIPROCESSING": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def test_a_row_is_what_simulate_trains_over_sockets_at_its_seed(study, tmp_path):
     path = study()
     rows = learner.sweep(
