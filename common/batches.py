@@ -30,9 +30,11 @@ __all__ = [
     "rows_of_frames",
     "stacked",
     "without_extensions",
+    "without_views",
 ]
 
 BATCH_ROWS = 2**17
+PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class Keep(Protocol):
@@ -209,6 +211,14 @@ def without_extensions(table: pa.Table) -> pa.Table:
                 [chunk.storage for chunk in table.column(i).chunks], field.type.storage_type
             )
             table = table.set_column(i, field.name, plain)
+    return table
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """A table with plain texts and bytes in place of views, of which Arrow chooses no rows."""
+    for i, field in enumerate(table.schema):
+        if field.type in PLAIN:
+            table = table.set_column(i, field.name, table.column(i).cast(PLAIN[field.type]))
     return table
 
 

@@ -14,7 +14,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, names_wanted, rows_of_arrow
+from common.batches import (
+    BATCH_ROWS,
+    Keep,
+    is_typed_by_gaps,
+    names_wanted,
+    rows_of_arrow,
+    without_views,
+)
 from common.errors import InputError
 from common.pushdown import ColumnExtent, kind_of
 
@@ -147,7 +154,7 @@ class _Groups:
           names: The columns.
           check_rows: Compares how many rows some groups say that they have with how many there are.
         """
-        yield self._file.schema_arrow.empty_table()
+        yield without_views(self._file.schema_arrow.empty_table())
         numbered = range(len(self._sizes))
         for passed_over, some in groupby(numbered, key=self._passed_over.__getitem__):
             groups = [*some]
@@ -157,7 +164,7 @@ class _Groups:
                 continue
             for batch in self._file.iter_batches(BATCH_ROWS, row_groups=groups, columns=[*names]):
                 there += len(batch)
-                yield pa.Table.from_batches([batch])
+                yield without_views(pa.Table.from_batches([batch]))
             check_rows(said, there)
 
     def _may_pass(self, group: int, start: int, typed: Sequence[str]) -> bool:
