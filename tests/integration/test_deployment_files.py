@@ -205,6 +205,15 @@ def test_services_are_started_again_as_the_table_of_statuses_says():
         assert set(map(int, keys["SuccessExitStatus"].split())) == stopped
 
 
+def test_the_unit_of_owners_keeps_compiled_code_where_it_may_write():
+    unit = (ROOT / "deploy/systemd/copriv-owner@.service").read_text()
+    keys = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+    assert (keys["ProtectHome"], keys["ProtectSystem"]) == ("yes", "strict")
+    environment = dict(each.split("=") for each in keys["Environment"].split())
+    assert environment["XDG_CACHE_HOME"] == f"%C/{keys['CacheDirectory']}"
+    assert keys["CacheDirectoryMode"] == "0700"
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="NO systemd-analyze: UNITS WERE NOT VERIFIED"
 )
