@@ -251,7 +251,10 @@ def _check_ca(pem: str, path: Path) -> None:
     if not is_ca:
         raise InputError(f"{path}: ca: is not a CA's certificate; ask for another file")
     if expires < datetime.now(UTC):
-        raise InputError(f"{path}: ca: the study's CA has expired; ask for another file")
+        raise InputError(
+            f"{path}: ca: the study's CA expired on {expires:%Y-%m-%d}; set this machine's clock "
+            "right, or ask for another file"
+        )
 
 
 def _digest_of(table: dict[str, Any]) -> str:

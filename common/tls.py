@@ -9,7 +9,7 @@ import ipaddress
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -324,14 +324,19 @@ def _no_password() -> str:
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
+    clock = f"by this machine's clock ({datetime.now(UTC):%Y-%m-%d %H:%M} UTC)"
     match error.verify_code:
         case 10:
             return (
-                f"has expired; {RENEWED_BY['owner']} renews an owner's, {RENEWED_BY['learner']} "
-                "the learner's (copriv certs --renew, if that made it)"
+                f"has expired {clock}, or its CA has; if the clock is right, "
+                f"{RENEWED_BY['owner']} renews an owner's, {RENEWED_BY['learner']} the learner's "
+                "(copriv certs --renew, if that made it)"
             )
         case 9:
-            return "is not valid yet; set this machine's clock right"
+            return (
+                f"is not valid yet {clock}; set that right, or, if it is, ask for another: the "
+                "clock of who made it was ahead"
+            )
         case 26 if side == "client":
             return (
                 "was made to be called at a port, not to call from here; invite again as the study "

@@ -172,7 +172,10 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
             "set this machine's clock right, or make a new one in an empty --out"
         )
     if certificate.not_valid_after_utc < datetime.now(UTC):
-        raise InputError(f"{folder}: the CA has expired; make a new one in an empty --out")
+        raise InputError(
+            f"{folder}: the CA expired on {certificate.not_valid_after_utc:%Y-%m-%d}; set this "
+            "machine's clock right, or make a new one in an empty --out"
+        )
     return _Authority(certificate, loaded)
 
 

@@ -752,7 +752,11 @@ def test_a_ca_whose_last_day_is_in_no_year_is_none(study):
     ca = made.public_bytes(serialization.Encoding.DER)
     path = study.folder / "exchange" / "owner-a.invitation"
     invitation = json.loads(path.read_text())
-    for year, words in (("0000", "is not a CA's certificate"), ("2055", "fingerprint")):
+    for year, words in (
+        ("0000", "is not a CA's certificate"),
+        ("2025", "the study's CA expired on 2025-01-01; set this machine's clock right, or ask"),
+        ("2055", "fingerprint"),
+    ):
         spoilt = ca.replace(b"20550101000000Z", f"{year}0101000000Z".encode())
         path.write_text(json.dumps(invitation | {"ca": ssl.DER_cert_to_PEM_cert(spoilt)}))
         said = study.join()

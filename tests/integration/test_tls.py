@@ -143,7 +143,9 @@ def test_a_self_signed_owner_is_refused(serve_tls, tmp_path):
 
 def test_an_expired_owner_is_refused_and_does_not_even_start(serve_tls, tmp_path, monkeypatch):
     folder = expired(tmp_path / "certs", monkeypatch)
-    with pytest.raises(InputError, match=r"has expired; copriv admit .*copriv certs --renew"):
+    with pytest.raises(
+        InputError, match=r"if the clock is right, copriv admit .*copriv certs --renew"
+    ):
         serve_tls(folder / "owner-a")
     # One that expires while it serves.
     monkeypatch.setattr("common.tls._check", lambda *_: None)
@@ -582,9 +584,24 @@ def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, polic
 class Ahead(datetime):
     """A clock that is five days ahead."""
 
+    by = timedelta(days=5)
+
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:
-        return datetime.now(tz) + timedelta(days=5)
+        return datetime.now(tz) + cls.by
+
+
+class FarAhead(Ahead):
+    """A clock that is thirty years ahead."""
+
+    by = timedelta(days=30 * 365)
+
+
+def test_a_clock_that_is_ahead_is_named_before_a_new_ca_is_made(tmp_path, monkeypatch):
+    certs(tmp_path)
+    monkeypatch.setattr(learner.network.certificates, "datetime", FarAhead)
+    with pytest.raises(InputError, match=r"the CA expired on 2.*; set this machine's clock right"):
+        certs(tmp_path)
 
 
 def test_what_a_clock_that_was_ahead_made_is_not_kept(tmp_path, monkeypatch):
@@ -595,6 +612,9 @@ def test_what_a_clock_that_was_ahead_made_is_not_kept(tmp_path, monkeypatch):
         certs(tmp_path / "right", renew=True)
     with pytest.raises(InputError, match=r"the CA is not valid before 2.*set this machine's clock"):
         certs(tmp_path / "ahead")
+    # The fault may be of the clock that made it, not of the one that reads it.
+    with pytest.raises(InputError, match=r"not valid yet by this machine's clock \(2.*was ahead$"):
+        identity(tmp_path / "ahead" / "learner")
     file = certs(tmp_path / "right") / "owner-a" / "certificate.pem"
     made = x509.load_pem_x509_certificate(file.read_bytes())
     assert made.not_valid_before_utc < datetime.now(UTC)
