@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.parquet.encryption import CryptoFactory, KmsConnectionConfig
 
 from common.batches import (
     BATCH_ROWS,
@@ -42,7 +43,9 @@ class ParquetFile:
     @cached_property
     def _metadata(self) -> tuple[list[str], list[str], int]:
         """(names of the columns, those of a saved index, number of rows)."""
-        with pq.ParquetFile(self._path) as file:
+        # A column's metadata, asked for where the column is encrypted, would end this process.
+        asks = CryptoFactory(self._has_no_key).file_decryption_properties(KmsConnectionConfig())
+        with pq.ParquetFile(self._path, decryption_properties=asks) as file:
             saved = file.schema_arrow.pandas_metadata or {}
             stored = file.schema_arrow.names
             index = {name for name in saved.get("index_columns", ()) if isinstance(name, str)}
@@ -96,6 +99,16 @@ class ParquetFile:
             # Without a column there would be no rows to count.
             batches = groups.batches(needed or self.names[:1], self._check_rows)
             return rows_of_arrow(batches, columns, keep, mend=mend, with_gaps=groups.with_gaps)
+
+    def _has_no_key(self, _: KmsConnectionConfig) -> None:
+        """Arrow asks for keys of an encrypted file, and of no other.
+
+        Raises:
+          InputError: It is one.
+        """
+        raise InputError(
+            f"{self._path}: is encrypted, which is not read here; give a file that is not"
+        )
 
     def _check_rows(self, said: int, there: int) -> None:
         """Refuse a file whose rows are not as many as it says: a place would mean other rows.

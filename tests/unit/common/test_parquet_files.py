@@ -1,6 +1,6 @@
 """A Parquet file whose footer lies of its rows is refused: a place would mean other rows.
 
-Columns of views, as some programs write them, are read as plain ones.
+So is one that is encrypted. Columns of views, as some programs write them, are read as plain ones.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 
 from common.errors import InputError
@@ -87,3 +88,30 @@ def test_views_of_texts_and_bytes_are_read_as_these(view, plain, chosen, tmp_pat
         read[kind] = read_table(source, base=Path())
     assert len(read[view]) == (3 if chosen else 6)
     pd.testing.assert_frame_equal(read[view], read[plain])
+
+
+class Keys(pe.KmsClient):
+    """Keeps no key from anybody."""
+
+    def wrap_key(self, key, _):
+        return key.hex()
+
+    def unwrap_key(self, wrapped, _):
+        return bytes.fromhex(wrapped)
+
+
+@pytest.mark.parametrize("encrypted", [["x", "y"], ["x"]])
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_an_encrypted_file_is_said_to_be_one(encrypted, plaintext_footer, tmp_path):
+    """With `where`, the metadata of its columns ended the process."""
+    asked = pe.EncryptionConfiguration(
+        footer_key="all", column_keys={"some": encrypted}, plaintext_footer=plaintext_footer
+    )
+    factory = pe.CryptoFactory(lambda _: Keys())
+    made = factory.file_encryption_properties(pe.KmsConnectionConfig(), asked)
+    path = tmp_path / "secret.parquet"
+    table = pa.table({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    pq.write_table(table, path, encryption_properties=made)
+    source = TableSource.model_validate({"path": path, "where": {"x": 1}})
+    with pytest.raises(InputError, match=r"secret\.parquet: is encrypted, .* that is not$"):
+        read_table(source, base=Path())
