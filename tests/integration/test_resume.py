@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,6 +169,7 @@ def start(
     *,
     rounds: bool,
     patience: float = 60.0,
+    most: int | None = None,
 ) -> list[Applied]:
     """One start of the learner, as ``learner.training.study.train`` does it."""
     rows: list[Applied] = []
@@ -210,12 +212,13 @@ def start(
         if rounds
         else Asynchronous(**common, rho=1e-3)
     )
+    ticks = synchronous_rounds(3) if rounds else PoissonClocks(each_alone(3), np.ones(3), rng=rng)
     try:
         for line, enrollment in zip(lines, agreed, strict=True):
             line.take_up(enrollment)
         run(
             algorithm,
-            synchronous_rounds(3) if rounds else PoissonClocks(each_alone(3), np.ones(3), rng=rng),
+            islice(ticks, most),
             lines,
             journal=journal,
             horizon=terms.horizon,
@@ -456,6 +459,35 @@ def test_a_start_that_finds_nobody_loses_nothing(killed_late):
     for owner in owners:
         owner.is_away = False
     check_nothing_lost(owners, again(60.0))
+
+
+def test_starts_that_find_nobody_use_up_no_tick(make_terms, few_records, tmp_path, monkeypatch):
+    """A supervisor starts a run again and again: it came to its end while nobody was there."""
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.002)
+    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.005)
+    terms = make_terms(horizon=60, responses=60)
+
+    class Leaves(Gate):
+        def answer(self, query: Query) -> Response:
+            self.is_away = self.is_away or query.sequence == self.leaves_at
+            return super().answer(query)
+
+    def answered(vain_starts: int) -> list[int]:
+        owners = [Leaves(name, few_records, seed=1) for name in NAMES]
+        agreed = [owner.enroll(terms) for owner in owners]
+
+        def begin(*, is_away: bool, leaves_at: int | None) -> list[Applied]:
+            for owner in owners:
+                owner.is_away, owner.leaves_at = is_away, leaves_at
+            with closing(Journal(tmp_path / f"{vain_starts}.sqlite")) as journal:
+                return start(owners, terms, journal, agreed, rounds=False, patience=0.05, most=60)
+
+        for is_away in (False, *[True] * vain_starts):
+            with pytest.raises(UnreachableError, match=r"no owner answered for 0\.05 seconds"):
+                begin(is_away=is_away, leaves_at=7)
+        return [row.entry.position for row in begin(is_away=False, leaves_at=None)]
+
+    assert answered(vain_starts=5) == answered(vain_starts=0)
 
 
 # --- real processes ---------------------------------------------------------------------------
