@@ -103,3 +103,32 @@ def test_rules_fire_when_they_should_and_only_then(rule, tmp_path):
     )
     promtool("test", "rules", tmp_path / "tests.yml")
     promtool("check", "config", PROMETHEUS / "prometheus.yml")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NO promtool: RULES WERE NOT RUN")
+def test_a_run_without_any_owner_that_is_started_again_and_again_is_told_of(tmp_path):
+    """Its port is there for a minute, by the default of network.patience, and then is not."""
+    labels = {"job": "learner", "instance": "lab:9464", "owner": "bank"}
+    series = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    (rule,) = [rule for rule in rules() if rule["alert"] == "OwnerAway"]
+    summary = re.sub(
+        r"{{ \$labels.(\w+) }}", lambda use: labels[use[1]], str(rule["annotations"]["summary"])
+    )
+    case = {
+        "interval": "15s",
+        "input_series": [
+            {"series": f"copriv_owner_away{{{series}}}", "values": "1 1 1 1 stale " * 20 + "0x40"}
+        ],
+        "alert_rule_test": [
+            {
+                "eval_time": when,
+                "alertname": rule["alert"],
+                "exp_alerts": [{"exp_labels": labels, "exp_annotations": {"summary": summary}}]
+                * fires,
+            }
+            for when, fires in (("5m", 0), ("24m", 1), ("27m", 0))
+        ],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [case]}))
+    promtool("test", "rules", path)
