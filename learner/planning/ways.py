@@ -48,8 +48,8 @@ Of ways that are level the first is taken. How far Newton's steps go depends on 
 and on noise that is known, so they go on where owners are surely farther away than the worlds have
 it; the clip, step and horizon of ticks stay as public records had them. Of the others, the less a
 way leans on the public model, the earlier it stands. But nothing clips moments, so they are right
-wherever the owners' model is: they come first where they are forecast four times better than the
-public model, and so hardly lean on it.
+wherever the owners' model is: they come first where they are forecast best, and four times better
+than the public model, so that they hardly lean on it.
 """
 
 
@@ -76,10 +76,10 @@ def best_way(
     """The way that is best in the worlds; of those that are level, the first of :data:`WAYS`.
 
     Ways are compared world by world, since worlds differ by more than ways do: by how many times a
-    way's relative fitness is the best one's there, in the middle one of the worlds. Moments that
-    are level are taken where they are clearly better than the public model. Where public records
-    are too few of a class, ticks from 0 count four times better than they are forecast, unless even
-    so they are no better than the public model, which is free.
+    way's relative fitness is the best one's there, in the middle one of the worlds. Moments are
+    taken where they are the best and clearly better than the public model. Where public records are
+    too few of a class, ticks from 0 count four times better than they are forecast, unless even so
+    they are no better than the public model, which is free.
 
     Args:
       forecasts: The relative fitness that each way is expected to come to in each world, shape
@@ -97,7 +97,7 @@ def best_way(
     'ticks'
     >>> best_way({"ticks": ticks, "ticks from zero": 3 * ticks}, trusts_public_model=False)
     'ticks from zero'
-    >>> level = {"newton": ticks, "moments": 1.2 * ticks}
+    >>> level = {"newton": 1.2 * ticks, "moments": ticks}
     >>> [best_way(level, trusts_public_model=True, public=public) for public in (1.0, 0.2)]
     ['moments', 'newton']
     >>> best_way(dict.fromkeys(("ticks", "newton"), np.nan * ticks), trusts_public_model=True)
@@ -114,7 +114,8 @@ def best_way(
     best = np.min(list(compared.values()), axis=0)
     times = {way: float(np.median(own / best)) for way, own in compared.items()}
     level = [way for way in WAYS if times.get(way, np.inf) <= LEVEL * min(times.values())]
-    if MOMENTS in level and CLEARLY * np.median(compared[MOMENTS]) <= public:
+    is_best = times.get(MOMENTS) == min(times.values())
+    if is_best and CLEARLY * np.median(compared[MOMENTS]) <= public:
         return MOMENTS
     return level[0]
 

@@ -50,16 +50,18 @@ def test_of_level_ways_newton_is_taken_and_else_what_leans_least_on_the_public_m
         times[level] = outside
 
 
-def test_moments_that_are_level_are_taken_where_they_hardly_lean_on_the_public_model():
+def test_moments_that_are_best_are_taken_where_they_hardly_lean_on_the_public_model():
     """Nothing clips them: wherever the owners' model is, they are right."""
-    middle, inside, outside = float(np.median(SHARED)), LEVEL * 0.99, LEVEL * 1.01
+    middle, level = float(np.median(SHARED)), 0.99 * LEVEL
 
-    def taken(moments: float, public: float) -> str:
-        forecasts = {"newton": SHARED, "moments": moments * SHARED}
+    def taken(newton: float, moments: float, public: float) -> str:
+        forecasts = {"newton": newton * SHARED, "moments": moments * SHARED}
         return best_way(forecasts, trusts_public_model=True, public=public * middle)
 
-    assert taken(inside, 4.1 * inside) == "moments"
-    assert taken(inside, 3.9 * inside) == taken(outside, 9.0) == "newton"
+    assert taken(level, 1.0, public=4.1) == "moments"
+    assert taken(level, 1.0, public=3.9) == "newton"
+    # Forecasts that are level are of moments that turn out worse.
+    assert taken(1.0, 1.01, public=9.0) == "newton"
 
 
 def test_a_forecast_of_nothing_is_compared_too():
