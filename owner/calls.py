@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import grpc
 
 from common.channels import peer_of
-from common.errors import BusyError, IdentityError, MalformedError, OrderError
+from common.errors import BusyError, IdentityError, MalformedError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
 from owner.mechanism import DrawnAhead
@@ -106,7 +106,8 @@ class Patience:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._due: float | None = None
-        self._ran_out = False
+        # Whether one of them lasted too long.
+        self.ran_out = False
         self._timer = self._loop.call_later(seconds, self._look)
 
     async def wait_for(self, event: Awaitable[T]) -> T:
@@ -119,7 +120,7 @@ class Patience:
         try:
             return await event
         except asyncio.CancelledError:
-            if self._ran_out and self._task is not None and not self._task.uncancel():
+            if self.ran_out and self._task is not None and not self._task.uncancel():
                 raise TimeoutError from None
             raise
         finally:
@@ -127,8 +128,8 @@ class Patience:
 
     def run_out(self) -> None:
         """End the wait that lasts, if any."""
-        if self._due is not None and not self._ran_out and self._task is not None:
-            self._ran_out = True
+        if self._due is not None and not self.ran_out and self._task is not None:
+            self.ran_out = True
             self._task.cancel()
 
     def end(self) -> None:
@@ -228,8 +229,15 @@ class Calls:
         if self._ending:
             # No refusal for good: the caller did nothing wrong, and the owner will be back.
             raise BusyError("this owner is stopping; ask again later", retry_after=RETRY_SECONDS)
-        raise MalformedError(
-            f"no message came with the call or within {self._idle_seconds:g} seconds; send one"
+        if patience.ran_out:
+            raise self._slow(f"no whole message came within {self._idle_seconds:g} seconds")
+        raise MalformedError("no message came with the call; send one")
+
+    def _slow(self, what: str) -> BusyError:
+        """No refusal for good: the line may be slow, or have stood still for a while."""
+        return BusyError(
+            f"{what}; try again, or let the owner's operator raise idle_seconds",
+            retry_after=RETRY_SECONDS,
         )
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
@@ -283,7 +291,8 @@ class Calls:
         try:
             await patience.wait_for(self._send(context, reply))
         except TimeoutError:
-            raise OrderError("the replies are not taken; read each before you ask on") from None
+            seconds = f"{self._idle_seconds:g} seconds"
+            raise self._slow(f"the reply was not taken within {seconds}") from None
 
     async def _send(self, context: Context, reply: bytes) -> None:
         """Send one reply."""

@@ -219,7 +219,8 @@ class OwnerSettings(Settings):
       threads: How many threads add up the records for an answer, and draw long noise ahead of it;
         auto takes as many as this process may use. Sums are the same to the last bit.
       idle_seconds: How many seconds a call waits for its next message. Then it ends, and the
-        learner opens another when it has something to ask.
+        learner opens another when it has something to ask. No message and no reply may be longer on
+        its way: over 64 kbit/s a feature map of 2,000 columns takes a minute.
     """
 
     EXAMPLES = MappingProxyType(

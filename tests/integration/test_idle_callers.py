@@ -63,6 +63,56 @@ def silent_calls(running: RunningOwner, method: str, count: int) -> Iterator[lis
         yield opened
 
 
+class StandingLine:
+    """A line to a port of this machine that stands still once its caller has said so much."""
+
+    def __init__(self, port: int | None) -> None:
+        self.port = port
+        self.left = 10**9
+        self.stood = False
+        self.moving = threading.Event()
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
+        self.threads = [threading.Thread(target=self.accept)]
+        self.threads[0].start()
+
+    def accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self.server.accept()
+                self.threads.append(threading.Thread(target=self.carry, args=(near,)))
+                self.threads[-1].start()
+
+    def carry(self, near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", self.port)) as far:
+            back = threading.Thread(target=self.pump, args=(far, near), kwargs={"stands": False})
+            back.start()
+            self.pump(near, far, stands=True)
+            back.join()
+
+    def pump(self, source: socket.socket, target: socket.socket, *, stands: bool) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                now = piece[: self.left] if stands else piece
+                self.left -= len(now) if stands else 0
+                target.sendall(now)
+                if len(now) < len(piece):
+                    self.stood = True
+                    self.moving.wait(20)
+                    target.sendall(piece[len(now) :])
+            target.shutdown(socket.SHUT_WR)
+
+    def go_on(self) -> None:
+        self.left = 10**9
+        self.moving.set()
+
+    def stop(self) -> None:
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+        for thread in self.threads:
+            thread.join()
+
+
 @contextmanager
 def _never() -> Iterator[Iterator[bytes]]:
     """Messages that do not come until the end."""
@@ -131,10 +181,31 @@ def test_who_is_not_known_is_refused_before_a_message_is_waited_for(owner_folder
 def test_a_call_whose_message_never_comes_ends(owner_folder, serve_owner):
     running = serve_owner(settings_with(owner_folder(), idle_seconds=0.2))
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 1) as (call,):
-        assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "no message came with the call or within 0.2 seconds" in call.details()
+        assert call.code() is grpc.StatusCode.UNAVAILABLE
+        assert "no whole message came within 0.2 seconds" in call.details()
+        assert int(dict(call.trailing_metadata())["retry-after-ms"]) > 0
     with silent_calls(running, f"{SERVICE}/Answer", 1) as (stream,):
         assert stream.code() is grpc.StatusCode.OK
+
+
+def test_a_learner_whose_line_stood_still_within_a_message_is_not_refused_for_good(
+    owner_folder, serve_owner, make_terms
+):
+    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.3))
+    line = StandingLine(running.port)
+    caller = GrpcOwner("owner-a", line.address, deadline=20)
+    caller.describe()
+    # The headers of the next call pass, and not all of its message.
+    line.left = 200
+    going_on = threading.Timer(1.0, line.go_on)
+    going_on.start()
+    try:
+        assert caller.enroll(make_terms(study_id="s" * 60)).num_records == 200
+        assert line.stood
+    finally:
+        going_on.join()
+        caller.disconnect()
+        line.stop()
 
 
 def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder):

@@ -1,13 +1,15 @@
-"""Places for calls: who may hold how many open at once."""
+"""Places for calls: who may hold how many open at once; and replies that nobody takes."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
 from common.errors import BusyError
-from owner.calls import Places
+from owner.calls import Calls, Patience, Places
 
 
 def test_one_learner_takes_its_own_places_and_no_more():
@@ -37,3 +39,23 @@ def test_a_call_that_ends_gives_its_place_back_whatever_ended_it():
             raise ValueError("it failed")
     with places.taken("ben"):
         pass
+
+
+def test_a_reply_that_is_long_on_its_way_is_no_reason_to_refuse_for_good():
+    """After a refusal for good the learner would count the answer as lost, or the owner as gone."""
+
+    async def never(_: bytes) -> None:
+        await asyncio.sleep(60)
+
+    async def deliver() -> None:
+        service = SimpleNamespace(access=SimpleNamespace(calls_per_learner=1))
+        calls, patience = Calls(service, idle_seconds=0.05), Patience(0.05)
+        try:
+            await calls._deliver(SimpleNamespace(write=never), b"a reply", patience)
+        finally:
+            patience.end()
+            calls.close()
+
+    with pytest.raises(BusyError, match=r"not taken within 0\.05 seconds") as busy:
+        asyncio.run(deliver())
+    assert busy.value.retry_after > 0
