@@ -58,10 +58,16 @@ class Cause:
 
     NOBODY: ClassVar[Cause]
     SILENT: ClassVar[Cause]
+    STALLED: ClassVar[Cause]
 
 
 Cause.NOBODY = Cause("nothing listens there; start it, or check its address")
 Cause.SILENT = Cause("did not answer in time; start it, or check its address")
+Cause.STALLED = Cause(
+    "takes connections, but did not answer in time; start it, or check its address and its log; if "
+    "these are right, the line is too slow for network.deadline, or something on the way hangs up "
+    "or drops large packets (MTU)"
+)
 
 
 class _OwnFilesError(Exception):
@@ -78,7 +84,7 @@ def why_unreachable(address: str, identity: Identity | None, *, far: Role, timeo
       timeout: Seconds that each step of this may take.
     """
     found = _found(address, identity, far, timeout)
-    return Cause.SILENT if isinstance(found, Peer) else found
+    return Cause.STALLED if isinstance(found, Peer) else found
 
 
 def identify(
@@ -125,11 +131,18 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
 def _greeted(
     host: str, port: int, identity: Identity | None, far: Role, timeout: float
 ) -> Cause | Peer:
-    """Connect, and if its certificate is refused, once more to read what it says."""
-    with open_connection(host, port, timeout) as connection:
-        if identity is None:
+    """Connect, and once more if it hangs up, or to read what a certificate says that is refused."""
+    if identity is None:
+        with open_connection(host, port, timeout) as connection:
             return _as_plain_text(connection)
-        found = _with_certificate(connection, host, identity, far)
+    for _ in range(2):
+        with open_connection(host, port, timeout) as connection:
+            found = _with_certificate(connection, host, identity, far)
+        # Once may be a process or a line that ended just then.
+        if found is not None:
+            break
+    if found is None:
+        return Cause(_our_fault(identity), certificates=True)
     if not isinstance(found, ssl.SSLCertVerificationError):
         return found
     code = found.verify_code
@@ -151,9 +164,9 @@ def _as_plain_text(connection: socket.socket) -> Cause:
         context.wrap_socket(connection).close()
     except ssl.SSLError as error:
         if "ALERT" not in str(error.reason):
-            return Cause.SILENT
+            return Cause.STALLED
     except OSError:
-        return Cause.SILENT
+        return Cause.STALLED
     return Cause(
         "it asks for TLS and a certificate, and we use plain text; give [tls] with ca, "
         f"certificate and key of this study ({MAKERS})",
@@ -163,8 +176,11 @@ def _as_plain_text(connection: socket.socket) -> Cause:
 
 def _with_certificate(
     connection: socket.socket, host: str, identity: Identity, far: Role
-) -> Cause | Peer | ssl.SSLCertVerificationError:
-    """A whole handshake, and the first word after it: a server refuses us only then."""
+) -> Cause | Peer | ssl.SSLCertVerificationError | None:
+    """A whole handshake, and the first word after it: a server refuses us only then.
+
+    None if it hung up in place of that word.
+    """
     context = _context(identity)
     is_reached = False
     try:
@@ -176,14 +192,16 @@ def _with_certificate(
     except ssl.SSLCertVerificationError as error:
         return error
     except ssl.SSLError as error:
-        if "ALERT" not in str(error.reason):
+        if "ALERT" in str(error.reason):
+            return Cause(_our_fault(identity), certificates=True)
+        # Whoever says nothing, as a proxy in front of nobody, may speak TLS all the same.
+        if not isinstance(error, ssl.SSLEOFError):
             return Cause(NO_TLS, certificates=True)
-        is_reached = True
     except TimeoutError:
-        return Cause.SILENT
+        return Cause.STALLED
     except ConnectionError:
         pass
-    return Cause(_our_fault(identity), certificates=True) if is_reached else Cause.SILENT
+    return None if is_reached else Cause.STALLED
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
@@ -263,9 +281,8 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     )
 
 
-def _shown(connection: socket.socket, identity: Identity | None) -> Mapping[str, Any]:
+def _shown(connection: socket.socket, identity: Identity) -> Mapping[str, Any]:
     """The certificate of our CA that is shown, whatever its name and date: for the sentence."""
-    assert identity is not None  # noqa: S101 (plain text shows none)
     context = _context(identity)
     context.check_hostname = False
     context.verify_flags |= NO_CHECK_TIME

@@ -7,8 +7,11 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecke
 
 import learner.network.certificates
 from common.config import read_toml
-from common.diagnosis import identify
+from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
@@ -206,6 +209,63 @@ def test_a_refusal_that_our_files_do_not_explain_may_be_the_far_clock(tmp_path):
         with pytest.raises(UntrustedError, match=r"not of its CA, or not valid by its clock;"):
             identify(address, identity(ours / "learner"), far="owner", timeout=5)
         refusing.join()
+
+
+@contextmanager
+def answering(*ways: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a port that deals with one caller after the other in these ways."""
+
+    def answer() -> None:
+        for way in ways:
+            with contextlib.suppress(OSError):
+                near, _ = listening.accept()
+                with near:
+                    way(near)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize("whose", ["learner", None])
+@pytest.mark.parametrize("waits", [0.0, 1.0])
+def test_who_takes_connections_and_says_nothing_is_no_matter_of_certificates(
+    tmp_path, whose, waits
+):
+    """A proxy in front of nobody hangs up; large packets of a handshake may vanish on their way."""
+    ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
+
+    def say_nothing(near: socket.socket) -> None:
+        near.recv(65536)
+        time.sleep(waits)
+
+    with answering(say_nothing) as address:
+        cause = why_unreachable(address, ours, far="owner", timeout=0.3)
+    assert "takes connections, but did not answer in time" in cause.sentence
+    assert not cause.certificates
+
+
+def test_a_line_that_ends_after_the_handshake_once_is_no_refusal(tmp_path):
+    ours = certs(tmp_path / "ours")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*(ours / "owner-a" / name for name in ("certificate.pem", "key.pem")))
+
+    def say(word: bytes, near: socket.socket) -> None:
+        with context.wrap_socket(near, server_side=True) as secured:
+            secured.sendall(word)
+
+    hang_up, greet = partial(say, b""), partial(say, b"word")
+    who = identity(ours / "learner")
+    with answering(hang_up, greet) as address:
+        assert identify(address, who, far="owner", timeout=5).name == "owner-a"
+    with (
+        answering(hang_up, hang_up) as address,
+        pytest.raises(UntrustedError, match="it refuses our certificate"),
+    ):
+        identify(address, who, far="owner", timeout=5)
 
 
 def test_an_owner_cannot_question_another_owner(serve_tls, tmp_path):
