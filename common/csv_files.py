@@ -168,13 +168,13 @@ class CsvFile:
     def _texts(self, column: pd.Series) -> pd.Series:
         """A column's cells, decoded, with decimal points and the year first, each by itself."""
         if self._is_bytes:
-            column = _each(column, ~column.str.isascii().fillna(True).astype(bool), _text_of_bytes)
+            column = _each(column, column.str.contains("[^\\x00-\\x7f]", na=False), _text_of_bytes)
         if self._dialect.dates == "day-first":
-            column = _each(column, column.str.contains("[./-]").fillna(False), _year_first)
+            column = _each(column, column.str.contains("[./-]", na=False), _year_first)
         if self._dialect.decimal == ",":
-            column = _each(column, column.str.contains(".", regex=False).fillna(False), _ungrouped)
+            column = _each(column, column.str.contains(".", regex=False, na=False), _ungrouped)
         if self.has_decimal_comma:
-            column = _each(column, column.str.contains(",", regex=False).fillna(False), _pointed)
+            column = _each(column, column.str.contains(",", regex=False, na=False), _pointed)
         return column
 
     @cached_property
