@@ -155,7 +155,11 @@ def parse_epsilon(value: object) -> Fraction:
     return epsilon
 
 
-Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
+Epsilon = Annotated[
+    Fraction,
+    BeforeValidator(parse_epsilon, json_schema_input_type=float | str),
+    PlainSerializer(str, return_type=str),
+]
 Positive = Annotated[float, Field(gt=0)]
 
 # The share of epsilon that the recommended profile keeps for validation.
@@ -182,7 +186,9 @@ def parse_validation_share(value: object) -> Fraction:
 
 
 ValidationShare = Annotated[
-    Fraction, BeforeValidator(parse_validation_share), PlainSerializer(str, return_type=str)
+    Fraction,
+    BeforeValidator(parse_validation_share, json_schema_input_type=float | str),
+    PlainSerializer(str, return_type=str),
 ]
 
 
