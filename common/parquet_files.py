@@ -43,9 +43,7 @@ class ParquetFile:
     @cached_property
     def _metadata(self) -> tuple[list[str], list[str], int]:
         """(names of the columns, those of a saved index, number of rows)."""
-        # A column's metadata, asked for where the column is encrypted, would end this process.
-        asks = CryptoFactory(self._has_no_key).file_decryption_properties(KmsConnectionConfig())
-        with pq.ParquetFile(self._path, decryption_properties=asks) as file:
+        with self._opened() as file:
             saved = file.schema_arrow.pandas_metadata or {}
             stored = file.schema_arrow.names
             index = {name for name in saved.get("index_columns", ()) if isinstance(name, str)}
@@ -71,7 +69,7 @@ class ParquetFile:
     @cached_property
     def num_bytes(self) -> int:
         """About what all its cells take in memory."""
-        with pq.ParquetFile(self._path) as file:
+        with self._opened() as file:
             about = file.metadata
             stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
             # Of values that repeat a file holds next to nothing.
@@ -94,11 +92,19 @@ class ParquetFile:
     ) -> pd.DataFrame:
         needed = names_wanted(self.names, columns, keep.columns)
         # A file here is read as it is decoded: threads that read ahead cost more than they gain.
-        with pq.ParquetFile(self._path, pre_buffer=False, **options) as file:
+        with self._opened(pre_buffer=False, **options) as file:
             groups = _Groups(file, columns, keep)
             # Without a column there would be no rows to count.
             batches = groups.batches(needed or self.names[:1], self._check_rows)
             return rows_of_arrow(batches, columns, keep, mend=mend, with_gaps=groups.with_gaps)
+
+    def _opened(self, **options: Any) -> pq.ParquetFile:
+        """The file, which asks for keys if it is encrypted.
+
+        Without, metadata of an encrypted column, asked for, would end this process.
+        """
+        asks = CryptoFactory(self._has_no_key).file_decryption_properties(KmsConnectionConfig())
+        return pq.ParquetFile(self._path, decryption_properties=asks, **options)
 
     def _has_no_key(self, _: KmsConnectionConfig) -> None:
         """Arrow asks for keys of an encrypted file, and of no other.
