@@ -33,12 +33,12 @@ class UnreadError(KeyboardInterrupt):
 
 def leave_unread() -> None:
     """What is still said must not fail where nobody reads it any more."""
-    for stream in (sys.stdout, sys.stderr):
+    for number in (1, 2):
         asked = select.poll()
         # Only whether the other end is gone, which is told without being asked for.
-        asked.register(stream, 0)
+        asked.register(number, 0)
         if asked.poll(0):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def told_to_end() -> list[int]:
@@ -52,7 +52,7 @@ def told_to_end() -> list[int]:
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         came.append(number)
-        _leave_closed_terminal()
+        leave_unread()
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
@@ -60,15 +60,6 @@ def told_to_end() -> list[int]:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, stop)
     return came
-
-
-def _leave_closed_terminal() -> None:
-    """What is still said must not fail where nobody reads it any more."""
-    for number in (1, 2):
-        try:
-            os.write(number, b"")
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def end_now(status: int) -> NoReturn:

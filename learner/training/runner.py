@@ -87,13 +87,17 @@ class Pace:
         """Somebody has answered."""
         self.quiet_since, self.missed, self.announced = None, 0, False
 
-    def wait_for(self, tick: Tick, lines: Sequence[OwnerLine] = ()) -> None:
-        """Wait for one of the lines' owners that hears, and in real time until the tick is due.
+    def wait_to_ask(self, tick: Tick, lines: Sequence[OwnerLine]) -> None:
+        """Wait until an owner hears and the tick is due.
 
         So a start that finds nobody uses up no tick, however often a supervisor makes it.
         """
         if self.asked is None:
             self.wait_for_owners(lines)
+        self.wait_for(tick)
+
+    def wait_for(self, tick: Tick) -> None:
+        """In real time, wait until the tick is due."""
         if self.time_scale > 0:
             due = self.began + (tick.time - self.origin) * self.time_scale
             time.sleep(max(0.0, due - time.monotonic()))
@@ -107,7 +111,7 @@ class Pace:
         return None if self.asked is None else time.monotonic() - self.asked
 
     def wait_for_owners(self, lines: Sequence[OwnerLine]) -> bool:
-        """After a tick that nobody answered: wait while all are away, and stop after too long.
+        """At the start and after a vain tick: wait while all are away, and stop after too long.
 
         Returns:
           Whether any owner has a response left to give.
@@ -212,7 +216,7 @@ def run(
             if entry is not None:
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
             else:
-                pace.wait_for(tick, lines)
+                pace.wait_to_ask(tick, lines)
                 ask = tail.way_to_ask(tick)
                 theta = in_flight.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)

@@ -70,39 +70,32 @@ def sweep(path, out, *arguments, jobs=1):
     return done.stdout
 
 
-def test_no_process_imports_a_file_of_the_folder_where_a_command_was_typed(study, tmp_path):
-    for module in ("numpy", "json", "joblib", "learner"):
-        (tmp_path / f"{module}.py").write_text(f"open('imported-{module}', 'w')\n")
+def sweep_as_typed(path, folder, **environment):
+    """In a process of its own, whose workers are found as those of a command that was typed."""
     command = Path(sys.executable).with_name("copriv")
-    arguments = (study(), "--out", "out", "--jobs", "2", "--seeds", "2")
-    # A process of its own, whose workers are found as those of a command that was typed.
+    arguments = (path, "--out", "out", "--jobs", "2", "--seeds", "2")
     done = subprocess.run(
         [command, "sweep", *arguments, "--grid", "privacy.epsilon=1,10"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": ""},
+        cwd=folder,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_no_process_imports_a_file_of_the_folder_where_a_command_was_typed(study, tmp_path):
+    for module in ("numpy", "json", "joblib", "learner"):
+        (tmp_path / f"{module}.py").write_text(f"open('imported-{module}', 'w')\n")
+    sweep_as_typed(study(), tmp_path, PYTHONPATH="")
     assert not list(tmp_path.glob("imported-*"))
 
 
 def test_a_machine_that_lets_no_process_begin_computes_all_in_one(study, tmp_path):
     """joblib finds that out when it is imported, such as by a /dev/shm that is read-only."""
-    command = Path(sys.executable).with_name("copriv")
-    arguments = (study(), "--out", "out", "--jobs", "2", "--grid", "privacy.epsilon=1,10")
-    done = subprocess.run(
-        [command, "sweep", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "JOBLIB_MULTIPROCESSING": "0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
+    sweep_as_typed(study(), tmp_path, JOBLIB_MULTIPROCESSING="0")
 
 
 def test_a_row_is_what_simulate_trains_over_sockets_at_its_seed(study, tmp_path):
