@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from learner.planning.proposal import NoiseError, attendance_of, propose
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
+from learner.planning.side_by_side import side_by_side
 from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
@@ -25,6 +26,8 @@ __all__ = ["decide", "decide_quietly", "expect"]
 
 # Ways that ask every owner once; to decide them takes no simulated ticks.
 AT_ONCE = ("moments", "newton")
+
+Design = tuple[Decision, Forecast]
 
 
 @one_blas_thread()
@@ -50,21 +53,18 @@ def decide(
     if settings.algorithm.name == AUTO:
         require_records(public, "algorithm.name")
         return _best_of(settings, ground)
-    decision = decided(settings, ground)
-    compares = (
-        settings.profile == "recommended"
-        and ground.can_forecast
-        and _is_simulated(settings, ground, decision)
-    )
-    if not (compares or left_open(settings)):
-        return decision
-    own = way_of(settings)
-    found = {own: expect(settings, ground, decision)}
-    if compares:
-        others = [way for way in _ways(settings, ground) if way in AT_ONCE and way != own]
-        with contextlib.suppress(NoiseError):
-            designs = _designed(settings, ground, others)
-            found |= {way: its for way, (_, its) in designs.items()}
+    own, is_compared = way_of(settings), settings.profile == "recommended" and ground.can_forecast
+    others = [way for way in _ways(settings, ground) if way in AT_ONCE] if is_compared else []
+    works = {way: partial(_designed, settings, ground, way) for way in others if way != own}
+    with side_by_side(list(works.values())) as designed:
+        decision = decided(settings, ground)
+        is_compared = is_compared and _is_simulated(settings, ground, decision)
+        if not (is_compared or left_open(settings)):
+            return decision
+        found = {own: expect(settings, ground, decision)}
+        if is_compared:
+            designs = dict(zip(works, designed(), strict=True))
+            found |= {way: design[1] for way, design in _possible(designs).items()}
     return _with_forecasts(decision, own, found)
 
 
@@ -93,7 +93,14 @@ def decide_quietly(
 
 def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     """The best way by its forecast, which :func:`best_way` returns."""
-    designs = _designed(settings, ground, ways_of(settings))
+    ways = ways_of(settings)
+    here, *beside = [partial(_designed, settings, ground, way) for way in ways]
+    with side_by_side(beside) as designed:
+        found_here = here()
+        all_found = dict(zip(ways, [found_here, *designed()], strict=True))
+    designs = _possible(all_found)
+    if not designs:
+        raise next(error for error in all_found.values() if isinstance(error, NoiseError))
     found = {way: its for way, (_, its) in designs.items()}
     by_world = {way: its.by_world for way, its in found.items()}
     public = next(iter(found.values())).public
@@ -104,26 +111,19 @@ def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     return _with_forecasts(replace(designs[best][0], way=best), best, found)
 
 
-def _designed(
-    settings: StudySettings, ground: Ground, ways: Sequence[str]
-) -> dict[str, tuple[Decision, Forecast]]:
-    """Ways of learning, decided and forecast; those whose noise nobody could draw are left out.
+def _designed(settings: StudySettings, ground: Ground, way: str) -> Design | NoiseError:
+    """A way of learning, decided and forecast, or why nobody could draw its noise."""
+    other = as_way(settings, way)
+    try:
+        decision = decided(other, ground)
+        return decision, expect(other, ground, decision)
+    except NoiseError as error:
+        return error
 
-    Raises:
-      NoiseError: That is all of them.
-    """
-    designs: dict[str, tuple[Decision, Forecast]] = {}
-    refused: NoiseError | None = None
-    for way in ways:
-        other = as_way(settings, way)
-        try:
-            design = decided(other, ground)
-            designs[way] = design, expect(other, ground, design)
-        except NoiseError as error:
-            refused = error
-    if refused is not None and not designs:
-        raise refused
-    return designs
+
+def _possible(designs: Mapping[str, Design | NoiseError]) -> dict[str, Design]:
+    """Those whose noise can be drawn."""
+    return {way: own for way, own in designs.items() if not isinstance(own, NoiseError)}
 
 
 def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast]) -> Decision:

@@ -1,6 +1,7 @@
 """What is decided is never silly, and is told with the number of the forecast."""
 
 import itertools
+import os
 from dataclasses import fields, replace
 from fractions import Fraction
 
@@ -417,6 +418,16 @@ def test_a_budget_that_no_noise_fits_leaves_no_run_and_asks_for_more(public, tmp
 
 def clip_of(algorithm):
     return {} if algorithm["name"] == "moments" else {"clip": 1.0}
+
+
+@pytest.mark.parametrize("algorithm", [TICKS, {"name": "auto"}])
+def test_ways_that_are_designed_side_by_side_have_the_same_bits(public, monkeypatch, algorithm):
+    settings, found = settings_of(algorithm=algorithm), []
+    for processors in ({0}, {0, 1}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, its=processors: its)
+        found.append(decide(settings, public, num_records=SIZES, seed=1))
+    assert len(found[0].ways) >= 3
+    assert found[0] == found[1]
 
 
 def test_auto_leaves_out_what_owners_could_not_draw_the_noise_of(public, monkeypatch):

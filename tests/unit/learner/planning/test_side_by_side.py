@@ -1,0 +1,151 @@
+"""What copies of this process compute is what this process would, and they leave nothing."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from common.errors import InputError
+from learner.planning import side_by_side as module
+from learner.planning.side_by_side import side_by_side
+
+HERE = os.getpid()
+PATIENCE = 60.0
+# A process that works side by side with a copy which never ends, until it is killed.
+KILLED = """
+import os, sys, time
+from pathlib import Path
+os.sched_getaffinity = lambda _: {0, 1}
+from learner.planning.side_by_side import side_by_side
+def endless():
+    Path(sys.argv[1]).write_text(str(os.getpid()))
+    time.sleep(600)
+with side_by_side([endless]):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_processors(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+def is_there(process):
+    """Whether a process runs; one that only waits for its status to be read does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(holds):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_each_work_has_a_process_of_its_own():
+    with side_by_side([os.getpid, os.getpid]) as results:
+        here = os.getpid()
+        one, other = results()
+    assert len({here, one, other}) == 3
+    assert not is_there(one)
+    assert not is_there(other)
+
+
+@pytest.mark.parametrize("why", ["one processor", "worker"])
+def test_where_others_have_the_processors_all_is_done_here(monkeypatch, why):
+    if why == "worker":
+        monkeypatch.setattr(multiprocessing, "parent_process", lambda: "its parent")
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    with side_by_side([os.getpid]) as results:
+        assert results() == [os.getpid()]
+
+
+def test_what_a_work_raises_is_raised_here():
+    def fails():
+        raise InputError(f"no records in {os.getpid()}")
+
+    with side_by_side([fails]) as results, pytest.raises(InputError, match=f"in {os.getpid()}"):
+        results()
+
+
+def killed():
+    if os.getpid() != HERE:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def cannot_be_told():
+    return lambda: "done"
+
+
+def test_what_a_killed_copy_had_to_do_is_done_here():
+    with side_by_side([killed]) as results:
+        assert results() == ["done"]
+
+
+def test_a_result_that_cannot_be_handed_over_is_made_here():
+    with side_by_side([cannot_be_told]) as results:
+        assert results()[0]() == "done"
+
+
+def test_a_copy_that_waits_for_ever_for_a_lock_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.2)
+    lock = threading.Lock()
+
+    def locked():
+        with lock:
+            return os.getpid()
+
+    lock.acquire()
+    with side_by_side([locked]) as results:
+        lock.release()
+        assert results() == [os.getpid()]
+
+
+def test_a_copy_at_work_is_waited_for(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+
+    def at_work():
+        end = time.process_time() + 0.5
+        while time.process_time() < end:
+            sum(range(1000))
+        return os.getpid()
+
+    with side_by_side([at_work]) as results:
+        assert results() != [os.getpid()]
+
+
+def test_copies_that_nobody_asks_are_ended(tmp_path):
+    def endless():
+        (tmp_path / "copy").write_text(str(os.getpid()))
+        time.sleep(600)
+
+    with side_by_side([endless]):
+        wait_for(lambda: (tmp_path / "copy").exists() and (tmp_path / "copy").read_text())
+    assert not is_there(int((tmp_path / "copy").read_text()))
+
+
+def test_a_copy_keeps_nothing_open_that_this_process_closes():
+    reader, writer = os.pipe()
+    with side_by_side([lambda: time.sleep(600)]), open(reader, "rb") as received:
+        os.close(writer)
+        assert received.read() == b""
+
+
+def test_copies_end_with_a_process_that_is_killed(tmp_path):
+    noted = tmp_path / "copy"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(noted)])
+    wait_for(lambda: noted.exists() and noted.read_text())
+    process.kill()
+    process.wait()
+    wait_for(lambda: not is_there(int(noted.read_text())))
