@@ -58,14 +58,15 @@ def edge_sentence(
     >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=0.5)
     >>> records = Records(features=np.array([[1.0, 0.0], [0.0, 1.0]]), targets=np.array([1.0, 0.1]))
     >>> edge_sentence(problem, records, np.array([0.5, 0.1]), ["age", "intercept"])
-    'the public model is at an edge of its box (age); enlarge model.theta_max, which is 0.5'
+    'the public model is at an edge of its box (age); enlarge model.theta_max, which is 0.5, to 2'
     """
     found = [name for name, is_there in zip(names, problem.at_edge(theta), strict=True) if is_there]
     if not found:
         return None
     where = f"the public model is at an edge of its box ({first_few(found, NAMED)})"
-    if problem.theta_max < roomy_box(problem.loss, records):
-        return f"{where}; enlarge model.theta_max, which is {problem.theta_max:g}"
+    roomy = roomy_box(problem.loss, records)
+    if problem.theta_max < roomy:
+        return f"{where}; enlarge model.theta_max, which is {problem.theta_max:g}, to {roomy:g}"
     if _are_few(problem.loss, records):
         return (
             f"{where}, where few public records take it by chance; give more of them, or fewer "

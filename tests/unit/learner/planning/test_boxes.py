@@ -51,7 +51,7 @@ def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max, named):
         assert sentence is None
     else:
         assert sentence is not None
-        assert f"{named}); enlarge model.theta_max, which is {theta_max}" in sentence
+        assert f"{named}); enlarge model.theta_max, which is {theta_max}, to 5" in sentence
 
 
 def test_a_box_with_room_for_all_that_is_believed_is_not_to_be_enlarged():
