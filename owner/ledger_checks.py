@@ -90,7 +90,8 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
     if meta.get("shard_fingerprint") != fingerprint:
         raise LedgerError(
             f"{path}: the ledger belongs to other records than the shard; the budget is "
-            "of the records, so restore them; where rows were added, data.rows or data.where "
+            "of the records, so restore them, and in [data] what says how they are read (dates, "
+            "decimal, encoding, missing_target); where rows were added, data.rows or data.where "
             "selects those it belongs to; where rows were erased or corrected, begin a new ledger "
             "and lower policy.epsilon_lifetime for good by what this one shows as spent"
         )

@@ -22,6 +22,7 @@ from common.errors import DoubtWarning, InputError, PolicyError
 from common.features import load_feature_map
 from common.tables import read_selected
 from owner.attaching import open_attachment
+from owner.ledger_rows import LedgerError
 from owner.loading import Loaded, load_records, load_to_serve
 from owner.policy import OwnerSettings
 from owner.raw_rows import evenly_held
@@ -154,6 +155,18 @@ def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
     path.write_text(path.read_text().replace('features = "features.json"', ""))
     with pytest.raises(InputError, match="missing_target needs the owner's own feature map"):
         loaded(path)
+
+
+def test_the_ledger_of_a_table_that_is_read_otherwise_says_which_settings_it_needs(
+    owner_folder, table_maker
+):
+    """Also where only a column that no learner uses is read otherwise."""
+    table = table_maker(50, seed=3).assign(admitted="2.1.2021")
+    path = pinned(owner_folder, table, dates="day-first")
+    opened(path)
+    path.write_text(path.read_text().replace("day-first", "month-first"))
+    with pytest.raises(LedgerError, match=r"in \[data\] what says how they are read \(dates, "):
+        opened(path)
 
 
 def test_a_long_name_of_a_map_makes_no_long_sentence(owner_folder, table_maker):
