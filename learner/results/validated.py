@@ -345,7 +345,7 @@ def _table(part: _Part, bounds: ValidationBounds, factors: Factors) -> tuple[Bin
             BinSummary(
                 above=bounds.edges[k - 1] if k else None,
                 up_to=bounds.edges[k] if k < len(bounds.edges) else None,
-                share=share,
+                share=_nearest(share, SHARE),
                 positive=found,
             )
         )

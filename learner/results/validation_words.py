@@ -124,7 +124,7 @@ def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str
     rows = []
     for each in found.table:
         observed = "too few to say" if each.positive is None else words(each.positive, percent=True)
-        rows.append((_edges(each, probabilities), f"{max(each.share, 0.0):.1%}", observed))
+        rows.append((_edges(each, probabilities), f"{each.share:.1%}", observed))
     return rows
 
 

@@ -230,6 +230,21 @@ def test_the_exact_share_of_the_larger_class_is_of_the_one_that_is_larger(make_t
     assert found.accuracy.exact == pytest.approx(0.4)
 
 
+def test_a_bin_that_noise_makes_less_than_empty_is_empty(make_terms):
+    """And one of all records and more has all; readers of ``summary.json`` add no minus to them."""
+    edges = (0.0,)
+    terms = replace(_terms(make_terms), edges=edges)
+    cells = factors_of(terms).cell * np.array([0.7, 0.5, -0.2, 0.1])
+    validated = Validated(
+        bounds=replace(BOUNDS, edges=edges),
+        terms=(terms,),
+        answers=(Answer(shown=True, response=np.array([0, 0, *cells]), noise_scale=1e-9),),
+    )
+    found = summarise_validation(validated, names=["a"], num_records=[10_000])
+    assert found is not None
+    assert [each.share for each in found.table] == [1.0, 0.0]
+
+
 def test_what_a_bound_cuts_off_is_said_before_the_number(summarised, summary):
     """An error cut at a bound is not the error: it may be less than half of it."""
     found = summarised(0.1)
