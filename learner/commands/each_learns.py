@@ -19,7 +19,7 @@ from common.texts import counted
 from learner.commands.going_on import Simulating, stoppable_run
 from learner.commands.measuring import evaluate_with
 from learner.commands.run_start import RunStart, train_into
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import Hosting, owner_processes
@@ -71,7 +71,7 @@ def run_each_learns(
         raise InputError("--each-learns: one owner has nobody to learn with; name more owners")
     studies = [with_learner(settings, entry.name) for entry in settings.owners]
     public = prepare_public_side(settings, base=base)
-    shards = read_shards(settings, public, base=base)
+    shards, raw_targets = read_owners(settings, public.feature_map, base=base)
     going_on = Simulating(out)
     with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
@@ -88,7 +88,14 @@ def run_each_learns(
                     folder=run, settings=study, public=public, base=base, going_on=going_on
                 )
                 compared = evaluate_with(study, public, shards, noiseless=noiseless)
-                summaries.append(train_into(start, connections, console=console, evaluate=compared))
+                summary = train_into(
+                    start,
+                    connections,
+                    console=console,
+                    evaluate=compared,
+                    raw=(shards, raw_targets),
+                )
+                summaries.append(summary)
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
     write_json(folder / "each-learns.json", result)

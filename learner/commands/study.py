@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console
 
+from common.arrays import Vector
 from common.column_faults import warn_of_misfits
 from common.errors import InputError
 from common.features import FeatureMap
@@ -40,6 +40,7 @@ from learner.training.study import name_of_begun
 
 __all__ = [
     "compare_runs",
+    "read_owners",
     "read_shards",
     "report_run",
     "run_simulation",
@@ -167,8 +168,7 @@ def run_simulation(
     """
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
-    feature_map = public.feature_map
-    tables, shards = _read(settings, feature_map, base=base)
+    shards, raw_targets = read_owners(settings, public.feature_map, base=base)
     records = sum(map(len, shards))
     stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
     going_on = Simulating(out)
@@ -189,20 +189,20 @@ def run_simulation(
                 connections,
                 console=console,
                 evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
-                raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
+                raw=(shards, raw_targets),
             )
     return folder
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
     """All owners' records on this machine, after the feature map; warns of what does not fit."""
-    return _read(settings, public.feature_map, base=base)[1]
+    return read_owners(settings, public.feature_map, base=base)[0]
 
 
-def _read(
+def read_owners(
     settings: StudySettings, feature_map: FeatureMap, *, base: Path
-) -> tuple[list[pd.DataFrame], list[Records]]:
-    """The owners' tables, and their records; warns of what does not fit."""
+) -> tuple[list[Records], list[Vector]]:
+    """The owners' records, and their targets in raw units; warns of what does not fit."""
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     names = [entry.name for entry in settings.owners]
     shards = [
@@ -210,7 +210,8 @@ def _read(
     ]
     by_owner = zip((f"owner {name}" for name in names), tables, strict=True)
     warn_of_misfits(dict(by_owner), feature_map)
-    return tables, shards
+    target = feature_map.target
+    return shards, [target.raw(table[feature_map.target_name]) for table in tables]
 
 
 def report_run(folder: Path, *, console: Console) -> Path:

@@ -366,6 +366,8 @@ def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
         assert len(studies) == row["studies_answered"] == 2
         spent = sum(entry.epsilon_spent for entry in studies)
         assert Fraction(row["epsilon_spent"]) == spent <= 2 * Fraction(5)
+        # All records are on this machine, as in any simulation.
+        assert (summary["quality"]["on"], summary["quality"]["records"]) == ("owners", 900)
     assert "every owner learns" in result.stdout
 
 
