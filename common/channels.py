@@ -20,6 +20,8 @@ from common.tls import (
     Side,
     TlsSettings,
     canonical,
+    certified_host,
+    host_and_port,
     is_loopback,
     load_identity,
 )
@@ -53,6 +55,8 @@ def open_channel(
         private_key=identity.key,
         certificate_chain=identity.certificate,
     )
+    if expected is None and "%" in target:
+        expected = certified_host(host_and_port(target)[0])
     name = [] if expected is None else [("grpc.ssl_target_name_override", expected)]
     return grpc.secure_channel(target, credentials, options=[*options, *name])
 

@@ -18,6 +18,7 @@ from common.tls import (
     Identity,
     Peer,
     Role,
+    certified_host,
     host_and_port,
     load_identity,
     role_named,
@@ -137,7 +138,7 @@ def _greeted(
             return _as_plain_text(connection)
     for _ in range(2):
         with open_connection(host, port, timeout) as connection:
-            found = _with_certificate(connection, host, identity, far)
+            found = _with_certificate(connection, certified_host(host), identity, far)
         # Once may be a process or a line that ended just then.
         if found is not None:
             break
@@ -150,7 +151,7 @@ def _greeted(
     if code in (EXPIRED, WRONG_NAME, WRONG_ADDRESS):
         with open_connection(host, port, timeout) as connection:
             shown = _shown(connection, identity)
-    return Cause(_their_fault(code, host, shown, far), certificates=True)
+    return Cause(_their_fault(code, certified_host(host), shown, far), certificates=True)
 
 
 def _as_plain_text(connection: socket.socket) -> Cause:

@@ -28,6 +28,7 @@ __all__ = [
     "Side",
     "TlsSettings",
     "canonical",
+    "certified_host",
     "host_and_port",
     "is_loopback",
     "load_identity",
@@ -157,6 +158,15 @@ def canonical(address: str) -> str:
     except ValueError:
         return address
     return f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+
+
+def certified_host(host: str) -> str:
+    """A host as certificates name it: an IPv6 host's zone means something on this machine only.
+
+    >>> certified_host("fe80::2%eth0"), certified_host("owner.example")
+    ('fe80::2', 'owner.example')
+    """
+    return host.partition("%")[0]
 
 
 def is_loopback(address: str) -> bool:
