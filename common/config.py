@@ -6,6 +6,7 @@ names the file, the key, the value and what was expected.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -206,7 +207,24 @@ def check_address(text: str) -> str:
         raise ValueError(
             f'expected HOST:PORT with a port up to {LARGEST_PORT}, such as "127.0.0.1:50051"'
         )
+    if not _is_bracketed(match["host"]):
+        raise ValueError('expected HOST:PORT with an IPv6 host in brackets, such as "[::1]:50051"')
     return text
+
+
+def _is_bracketed(host: str) -> bool:
+    """Whether an IPv6 host, and nothing else, stands in brackets.
+
+    >>> [_is_bracketed(host) for host in ("[::1]", "::1", "[bank.example]", "bank.example")]
+    [True, False, False, True]
+    """
+    if not set("[]:") & set(host):
+        return True
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return f"[{host[1:-1]}]" == host
 
 
 def _is_host(host: str) -> bool:

@@ -257,11 +257,14 @@ def _general_name(host: str) -> x509.GeneralName:
     except ValueError:
         pass
     try:
-        return x509.DNSName(host)
+        if not set("[]:/") & set(host):
+            return x509.DNSName(host)
     except ValueError:
-        raise InputError(
-            f"certs: {host!r} is neither a DNS name nor an IP address; give one of these"
-        ) from None
+        pass
+    raise InputError(
+        f"certs: {host!r} is neither a DNS name nor an IP address; give one of these, without a "
+        "port or brackets"
+    )
 
 
 def _builder(

@@ -562,6 +562,8 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
         (("--owner", "ca=h"), "'ca' is already taken"),
         (("--owner", "learner=h"), "'learner' is already taken"),
         (("--owner", "a=é.example"), "neither a DNS name"),
+        (("--owner", "a=[::1]"), "give one of these, without a port or brackets"),
+        (("--owner", "a=bank.example:50051"), "give one of these, without a port or brackets"),
     ],
 )
 def test_wrong_arguments_of_certs_are_one_sentence(arguments, words, tmp_path, typed):

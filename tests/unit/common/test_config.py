@@ -65,6 +65,18 @@ def test_an_address_has_a_host_and_a_port(address):
     assert check_address("owner.example:65535") == "owner.example:65535"
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["fd77::2", "fd77::2:50051", "[fd77::2:1", "fd77::2]:1", "[fd77::zz]:1", "[bank.example]:1"],
+)
+def test_an_ipv6_host_stands_in_brackets(address):
+    # The last group of one that has no port would be taken for the port.
+    with pytest.raises(ValueError, match="an IPv6 host in brackets"):
+        check_address(address)
+    for good in ("[fd77::2]:50051", "[fe80::2%eth0]:50051", "[::ffff:10.0.0.7]:1"):
+        assert check_address(good) == good
+
+
 class Example(Settings):
     """Settings with paths."""
 
