@@ -55,7 +55,7 @@ def open_channel(
         private_key=identity.key,
         certificate_chain=identity.certificate,
     )
-    if expected is None and "%" in target:
+    if expected is None and "%" in address:
         expected = certified_host(host_and_port(target)[0])
     name = [] if expected is None else [("grpc.ssl_target_name_override", expected)]
     return grpc.secure_channel(target, credentials, options=[*options, *name])
@@ -77,9 +77,9 @@ def bind(
     """
     try:
         if identity is None:
-            port = server.add_insecure_port(address)
+            port = server.add_insecure_port(canonical(address))
         else:
-            port = server.add_secure_port(address, _server_credentials(identity))
+            port = server.add_secure_port(canonical(address), _server_credentials(identity))
     except RuntimeError:
         port = 0
     if port == 0:

@@ -147,17 +147,23 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def canonical(address: str) -> str:
-    """The address with an IPv6 host in its shortest form: gRPC compares certificates by letter.
+    """The address as gRPC takes it.
+
+    It compares certificates by letter, so an IPv6 host is in its shortest form, and it takes what
+    follows a percent sign, as a zone does, for a byte in hexadecimal.
 
     >>> canonical("[fd77:0::2]:50051"), canonical("owner.example:1")
     ('[fd77::2]:50051', 'owner.example:1')
+    >>> canonical("[fe80::2%eth0]:50051")
+    '[fe80::2%25eth0]:50051'
     """
     host, port = host_and_port(address)
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
         return address
-    return f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+    shown = str(found).replace("%", "%25")
+    return f"[{shown}]:{port}" if found.version == 6 else f"{shown}:{port}"
 
 
 def certified_host(host: str) -> str:

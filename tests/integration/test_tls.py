@@ -112,18 +112,18 @@ def test_both_sides_of_one_study_reach_each_other(serve_tls, tmp_path, host):
 def test_a_zone_in_an_address_is_none_of_the_certificate(serve_tls, tmp_path, named):
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-            socket.create_connection(("::1%1", server.getsockname()[1]), 5).close()
+            socket.create_connection(("::1%01", server.getsockname()[1]), 5).close()
     except OSError:
         pytest.skip("no IPv6 here, or its loopback is not the first interface")
     folder = certs(tmp_path / "certs", hosts=(named,))
-    running = serve_tls(folder / "owner-a", listen="[::1]:0")
+    running = serve_tls(folder / "owner-a", listen="[::1%01]:0")
     learner = identity(folder / "learner")
     if named == "::1":
-        remote = reach(running, learner, "[::1%1]")
+        remote = reach(running, learner, "[::1%01]")
         assert remote.describe().num_records == 200
         remote.disconnect()
     else:
-        assert "is for fd77::2, not for ::1; use such a name" in told(running, learner, "[::1%1]")
+        assert "is for fd77::2, not for ::1; use such a name" in told(running, learner, "[::1%01]")
 
 
 def test_the_certificates_name_is_who_asks(serve_tls, tmp_path, make_terms):
