@@ -63,8 +63,11 @@ _TOO_LARGE = re.compile(
 # It stops unpacking one there, and does not say how large it would have been.
 _UNPACKED = "Decompressed message larger than max"
 
-# A call has the same status that gRPC ends for its headers, or that a proxy has enough of.
+# What gRPC says of a call that it ends for its headers, or that a proxy has enough of, with the
+# statuses of a spent budget and of a policy; and of a page that a proxy answers, with many.
 _ENDED = re.compile(r"received metadata size exceeds|RST_STREAM", re.ASCII)
+_PAGE = re.compile(r"Received http2 header with status: [0-9]{3}", re.ASCII)
+_BORROWED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
 
 AUTHORIZATION = "authorization"
 BEARER = "Bearer "
@@ -193,14 +196,17 @@ def too_large(status: grpc.StatusCode, details: str | None) -> str | None:
 
 
 def ended_on_the_way(status: grpc.StatusCode, details: str | None) -> bool:
-    """Whether gRPC ended a call with the status of a spent budget, and the owner said nothing.
+    """Whether a call was ended by gRPC or a proxy, whatever its status, and the owner said nothing.
 
     >>> words = "received metadata size exceeds hard limit (value length 20014 vs. 16384)"
     >>> ended_on_the_way(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
     True
+    >>> page = "Received http2 header with status: 403"
+    >>> ended_on_the_way(grpc.StatusCode.PERMISSION_DENIED, page)
+    True
     """
-    is_that = status is grpc.StatusCode.RESOURCE_EXHAUSTED
-    return is_that and _ENDED.search(details or "") is not None
+    said = details or ""
+    return bool(_PAGE.search(said) or (status in _BORROWED and _ENDED.search(said)))
 
 
 def error_numbered(number: int) -> type[CoprivError]:

@@ -32,7 +32,7 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import GRACE_SECONDS, Stop
 from common.tls import load_identity, refuse_plain_text
-from common.wire import CLIENT_OPTIONS, said_with, token_in
+from common.wire import CLIENT_OPTIONS, ended_on_the_way, said_with, token_in
 from owner.answering import DataOwner
 from owner.metrics import OwnerMetrics
 from owner.own_clock import Outgoing, OwnClock, Send
@@ -230,15 +230,16 @@ class Attachment:
 
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
-        if error.code() in FINAL and not self._ending.is_set():
-            reason = said_with(error.code(), error.details())
-            raise PolicyError(f"the learner at {self.address} says: {reason}") from None
+        said, ended = _said(error)
+        if error.code() in FINAL and not (ended or self._ending.is_set()):
+            raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
             self._route.explain()
         except UntrustedError as untrusted:
             self._absent(untrusted)
         else:
-            self._absent(UnreachableError(f"learner at {self.address}: {error.code().name}"))
+            reason = f"gRPC ended the call ({said})" if ended else error.code().name
+            self._absent(UnreachableError(f"learner at {self.address}: {reason}"))
 
     def _absent(self, error: CoprivError) -> None:
         """Say so, once for each absence; raise where waiting is in vain.
@@ -253,6 +254,12 @@ class Attachment:
         if not self._absence_logged:
             self._absence_logged = True
             self._absences.say(f"no line to the {error}; trying again until it is there")
+
+
+def _said(error: grpc.RpcError) -> tuple[str, bool]:
+    """What a stream ended with, and whether that was none of the learner's words."""
+    code, details = error.code(), error.details()
+    return said_with(code, details), ended_on_the_way(code, details)
 
 
 def _reply_of(owner: DataOwner, message: pb.LearnerMessage, learner: str) -> pb.OwnerMessage:

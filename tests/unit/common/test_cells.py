@@ -48,6 +48,7 @@ SEARCHED = (
     "common.config._LONG_EXPONENT.0",
     "learner.results.card._ADDRESS.0",
     "common.wire._ENDED.0",
+    "common.wire._PAGE.0",
     "owner.loading._WORDS.0",
 )
 # A text of 16 times the length takes about 16 times as long; with two neighbouring repetitions,

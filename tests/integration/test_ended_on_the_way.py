@@ -1,0 +1,90 @@
+"""What a proxy says in an owner's or a learner's place is no word of theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from waiting import wait_until
+
+from common.errors import UnreachableError
+from learner.network.grpc_owner import GrpcOwner
+from owner.attaching import open_attachment
+
+HEADERS, RESET, SETTINGS = 1, 3, 4
+LONG = 20.0
+# Pages that gRPC takes for a refusal, and an error of HTTP/2 that it takes for one.
+ENDS = ("401", "403", "404", "502", "12")
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+
+def end_of(stream: int, end: str) -> bytes:
+    """The end of a call: a page with this status, or a stream reset for this number."""
+    if len(end) == 3:
+        return frame(HEADERS, 5, stream, b"\x08\x03" + end.encode())
+    return frame(RESET, 0, stream, struct.pack(">I", int(end)))
+
+
+@contextlib.contextmanager
+def proxy(end: str) -> Iterator[int]:
+    """The port of one that ends every call by itself."""
+
+    def talk(line: socket.socket) -> None:
+        with contextlib.suppress(OSError), line, line.makefile("rb") as said:
+            line.sendall(frame(SETTINGS, 0, 0))
+            said.read(24)
+            while len(head := said.read(9)) == 9:
+                said.read(int.from_bytes(head[:3]))
+                if head[3] == HEADERS:
+                    line.sendall(end_of(int.from_bytes(head[5:]), end))
+
+    def take() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = server.accept()
+                threading.Thread(target=talk, args=(line,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=take, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_proxys_refusal_is_none_of_the_owners(end):
+    with proxy(end) as port:
+        owner = GrpcOwner("north", f"127.0.0.1:{port}", deadline=LONG)
+        with pytest.raises(UnreachableError, match=f"gRPC ended the call .*{end}.* proxy"):
+            owner.describe()
+        owner.disconnect()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_proxys_refusal_is_none_of_the_learners(end, owner_folder, caplog):
+    caplog.set_level(logging.WARNING)
+    with proxy(end) as port:
+        attachment = open_attachment(
+            owner_folder(),
+            learner=f"127.0.0.1:{port}",
+            stay=False,
+            insecure=False,
+            insecure_noise_seed=None,
+        )
+        stop = threading.Event()
+        running = threading.Thread(target=attachment.run, args=(stop,), daemon=True)
+        running.start()
+        try:
+            wait_until(lambda: "gRPC ended the call" in caplog.text or not running.is_alive())
+            assert running.is_alive()
+            assert f" {end})" in caplog.text, caplog.text
+        finally:
+            stop.set()
+            running.join(LONG)
