@@ -94,7 +94,7 @@ class Attachment:
         self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
-        self._absence_logged = False
+        self._said_of_absence = ""
         self._been_there = False
 
     @property
@@ -170,7 +170,7 @@ class Attachment:
                 call.cancel()
             try:
                 for message in call:
-                    greeted, self._absence_logged, self._been_there = True, False, True
+                    greeted, self._said_of_absence, self._been_there = True, "", True
                     over = message.HasField("goodbye")
                     if over or outgoing.is_full:
                         break
@@ -242,7 +242,7 @@ class Attachment:
             self._absent(UnreachableError(f"learner at {self.address}: {reason}"))
 
     def _absent(self, error: CoprivError) -> None:
-        """Say so, once for each absence; raise where waiting is in vain.
+        """Say so, once for each reason; raise where waiting is in vain.
 
         A learner that was there before may renew its certificate while we wait.
         """
@@ -251,8 +251,8 @@ class Attachment:
         waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
         if not waits and not self._been_there:
             raise InputError(str(error)) from None
-        if not self._absence_logged:
-            self._absence_logged = True
+        if self._said_of_absence != str(error):
+            self._said_of_absence = str(error)
             self._absences.say(f"no line to the {error}; trying again until it is there")
 
 

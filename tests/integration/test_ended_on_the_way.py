@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from waiting import wait_until
@@ -34,7 +35,7 @@ def end_of(stream: int, end: str) -> bytes:
 
 
 @contextlib.contextmanager
-def proxy(end: str) -> Iterator[int]:
+def proxy(end: str, port: int = 0) -> Iterator[int]:
     """The port of one that ends every call by itself."""
 
     def talk(line: socket.socket) -> None:
@@ -52,7 +53,7 @@ def proxy(end: str) -> Iterator[int]:
                 line, _ = server.accept()
                 threading.Thread(target=talk, args=(line,), daemon=True).start()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", port)) as server:
         threading.Thread(target=take, daemon=True).start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
@@ -67,24 +68,40 @@ def test_a_proxys_refusal_is_none_of_the_owners(end):
         owner.disconnect()
 
 
+@contextlib.contextmanager
+def attaching(settings: Path, port: int) -> Iterator[threading.Thread]:
+    """An owner that goes to a port, for as long as it does."""
+    attachment = open_attachment(
+        settings,
+        learner=f"127.0.0.1:{port}",
+        stay=False,
+        insecure=False,
+        insecure_noise_seed=None,
+    )
+    stop = threading.Event()
+    running = threading.Thread(target=attachment.run, args=(stop,), daemon=True)
+    running.start()
+    try:
+        yield running
+    finally:
+        stop.set()
+        running.join(LONG)
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_a_proxys_refusal_is_none_of_the_learners(end, owner_folder, caplog):
     caplog.set_level(logging.WARNING)
-    with proxy(end) as port:
-        attachment = open_attachment(
-            owner_folder(),
-            learner=f"127.0.0.1:{port}",
-            stay=False,
-            insecure=False,
-            insecure_noise_seed=None,
-        )
-        stop = threading.Event()
-        running = threading.Thread(target=attachment.run, args=(stop,), daemon=True)
-        running.start()
-        try:
-            wait_until(lambda: "gRPC ended the call" in caplog.text or not running.is_alive())
-            assert running.is_alive()
-            assert f" {end})" in caplog.text, caplog.text
-        finally:
-            stop.set()
-            running.join(LONG)
+    with proxy(end) as port, attaching(owner_folder(), port) as running:
+        wait_until(lambda: "gRPC ended the call" in caplog.text or not running.is_alive())
+        assert running.is_alive()
+        assert f" {end})" in caplog.text
+
+
+def test_another_reason_for_an_absence_is_said_too(owner_folder, caplog):
+    caplog.set_level(logging.WARNING)
+    with proxy("502") as port:
+        pass
+    with attaching(owner_folder(), port):
+        wait_until(lambda: "UNAVAILABLE; trying again" in caplog.text)
+        with proxy("502", port):
+            wait_until(lambda: "gRPC ended the call" in caplog.text, seconds=LONG)
