@@ -10,6 +10,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -60,7 +61,7 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with receiver:
         with sender:
-            copy = os.fork()
+            copy = _fork()
             if copy == 0:
                 _do(work, sender)
 
@@ -76,6 +77,13 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         finally:
             os.kill(copy, signal.SIGKILL)
             os.waitpid(copy, 0)
+
+
+def _fork() -> int:
+    """As os.fork. Python 3.12 warns of locks that other threads hold: such a copy is given up."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        return os.fork()
 
 
 def _do(work: Callable[[], object], sender: Connection) -> NoReturn:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,19 @@ def test_a_copy_that_waits_for_ever_for_a_lock_is_not_waited_for(monkeypatch):
     with side_by_side([locked]) as results:
         lock.release()
         assert results() == [os.getpid()]
+
+
+def test_nothing_is_said_of_other_threads():
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait)
+    thread.start()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with side_by_side([os.getpid]) as results:
+            assert results() != [os.getpid()]
+    ends.set()
+    thread.join()
+    assert not said
 
 
 def test_a_copy_at_work_is_waited_for(monkeypatch):
