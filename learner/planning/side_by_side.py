@@ -64,6 +64,9 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
             copy = _fork()
             if copy == 0:
                 _do(work, sender)
+        if copy is None:
+            yield work
+            return
 
         def result() -> Result:
             try:
@@ -79,11 +82,18 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
             os.waitpid(copy, 0)
 
 
-def _fork() -> int:
-    """As os.fork. Python 3.12 warns of locks that other threads hold: such a copy is given up."""
+def _fork() -> int | None:
+    """As os.fork; None where the system has no room for another process.
+
+    Python 3.12 and later warn of locks that other threads hold. A copy that waits for one is given
+    up.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-        return os.fork()
+        try:
+            return os.fork()
+        except OSError:
+            return None
 
 
 def _do(work: Callable[[], object], sender: Connection) -> NoReturn:

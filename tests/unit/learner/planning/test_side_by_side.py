@@ -71,6 +71,15 @@ def test_where_others_have_the_processors_all_is_done_here(monkeypatch, why):
         assert results() == [os.getpid()]
 
 
+def test_where_the_system_has_no_room_for_a_copy_all_is_done_here(monkeypatch):
+    def full():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", full)
+    with side_by_side([os.getpid]) as results:
+        assert results() == [os.getpid()]
+
+
 def test_what_a_work_raises_is_raised_here():
     def fails():
         raise InputError(f"no records in {os.getpid()}")
@@ -127,10 +136,10 @@ def test_nothing_is_said_of_other_threads():
 
 
 def test_a_copy_at_work_is_waited_for(monkeypatch):
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 1.0)
 
     def at_work():
-        end = time.process_time() + 0.5
+        end = time.process_time() + 2.2
         while time.process_time() < end:
             sum(range(1000))
         return os.getpid()
