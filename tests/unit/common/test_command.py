@@ -189,10 +189,11 @@ def test_a_limit_of_threads_is_one_sentence(begins):
         "from owner import threads\n"
         "from owner.threads import begun\n"
         "threads.BEGIN_SECONDS = 0.01\n"
-        'def refused(*_): raise RuntimeError("can\'t start new thread")\n'
+        'def refused(*_, **__): raise RuntimeError("can\'t start new thread")\n'
         "@click.command()\n"
         "def main():\n"
-        "    threading._start_new_thread = refused\n"
+        # The second is the first's name from Python 3.13 on.
+        "    threading._start_new_thread = threading._start_joinable_thread = refused\n"
         f"    {begins}\n"
         "run_command(main, 'copriv-owner')\n"
     )
