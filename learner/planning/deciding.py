@@ -96,8 +96,7 @@ def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     ways = ways_of(settings)
     here, *beside = [partial(_designed, settings, ground, way) for way in ways]
     with side_by_side(beside) as designed:
-        found_here = here()
-        all_found = dict(zip(ways, [found_here, *designed()], strict=True))
+        all_found = dict(zip(ways, [here(), *designed()], strict=True))
     designs = _possible(all_found)
     if not designs:
         raise next(error for error in all_found.values() if isinstance(error, NoiseError))

@@ -12,10 +12,12 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn, TypeVar
+
+from learner.simulated.united import own_processors
 
 __all__ = ["side_by_side"]
 
@@ -46,8 +48,7 @@ def side_by_side(works: Sequence[Callable[[], Result]]) -> Iterator[Callable[[],
     ...     results()
     [6, 8]
     """
-    is_worker = multiprocessing.parent_process() is not None
-    if is_worker or len(os.sched_getaffinity(0)) == 1:
+    if own_processors() == 1:
         yield lambda: [work() for work in works]
         return
     with ExitStack() as stack:
@@ -69,11 +70,12 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
             return
 
         def result() -> Result:
-            try:
-                told: Result = receiver.recv() if _tells(copy, receiver) else work()
-            except EOFError:
-                told = work()
-            return told
+            # Without a word it is the one, in the middle of its result the other.
+            with suppress(EOFError, OSError):
+                if _tells(copy, receiver):
+                    told: Result = receiver.recv()
+                    return told
+            return work()
 
         try:
             yield result

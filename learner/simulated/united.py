@@ -19,7 +19,7 @@ from common.terms import Records
 from learner.algorithms.newton import NewtonStep, Round
 from learner.simulated.world import World
 
-__all__ = ["United", "newton_steps"]
+__all__ = ["United", "newton_steps", "own_processors"]
 
 # A record's gradient is no longer than a clip if the record is no longer than this.
 SHORTEST = 1e-300
@@ -161,15 +161,22 @@ def newton_steps(
     return theta
 
 
+def own_processors() -> int:
+    """The processors that this process may share its work among.
+
+    Where many studies are computed at once, each has a process, and every processor is at work.
+    """
+    is_worker = multiprocessing.parent_process() is not None
+    return 1 if is_worker else len(os.sched_getaffinity(0))
+
+
 def _solved(algorithm: NewtonStep, rounds: Sequence[Round]) -> Matrix:
     """The models of all runs, shape (R, p), those of wide studies by all processors.
 
     A run has the same bits whichever others are solved beside it.
     """
-    runs, processors = len(rounds[0].total), min(len(os.sched_getaffinity(0)), MOST_PROCESSORS)
-    # Where many studies are computed at once, each has a process, and every processor is at work.
-    is_worker = multiprocessing.parent_process() is not None
-    if algorithm.num_features < WIDE or processors == 1 or is_worker:
+    runs, processors = len(rounds[0].total), min(own_processors(), MOST_PROCESSORS)
+    if algorithm.num_features < WIDE or processors == 1:
         return algorithm.solve(rounds)
     shares = np.array_split(np.arange(runs), min(runs, processors))
     parts = [[_some(each, slice(own[0], own[-1] + 1)) for each in rounds] for own in shares]

@@ -103,6 +103,26 @@ def test_what_a_killed_copy_had_to_do_is_done_here():
         assert results() == ["done"]
 
 
+def test_a_copy_that_is_killed_while_it_hands_its_result_over_is_not_believed(monkeypatch):
+    copies, fork = [], os.fork
+
+    def noted():
+        copies.append(fork())
+        return copies[-1]
+
+    def tells(copy, receiver):
+        # More than a pipe holds is under way.
+        assert receiver.poll(PATIENCE)
+        os.kill(copy, signal.SIGKILL)
+        return True
+
+    monkeypatch.setattr(os, "fork", noted)
+    monkeypatch.setattr(module, "_tells", tells)
+    with side_by_side([lambda: (os.getpid(), bytes(10**7))]) as results:
+        assert results()[0][0] == HERE
+    assert len(copies) == 1
+
+
 def test_a_result_that_cannot_be_handed_over_is_made_here():
     with side_by_side([cannot_be_told]) as results:
         assert results()[0]() == "done"
