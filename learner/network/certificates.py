@@ -23,7 +23,7 @@ from common.errors import InputError
 from common.files import unwritten, write_whole
 from common.names import repeated
 from common.small_files import read_own
-from common.tls import Role, role_uri
+from common.tls import Role, certified_host, role_uri
 
 __all__ = ["CA_FOLDER", "Issued", "Party", "make_certificates", "sign_request"]
 
@@ -62,7 +62,8 @@ class Party:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in its certificate: the hosts of an owner that serves, else name and hosts."""
-        return self.hosts if self.role == "owner" and self.hosts else (self.name, *self.hosts)
+        hosts = tuple(certified_host(host) for host in self.hosts)
+        return hosts if self.role == "owner" and hosts else (self.name, *hosts)
 
 
 @dataclass(frozen=True, kw_only=True)

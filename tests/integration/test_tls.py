@@ -551,6 +551,11 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
     assert (moved.stdout.count("new"), moved.stdout.count("kept")) == (1, 2)
 
 
+def test_a_certificate_for_a_host_with_a_zone_is_kept(tmp_path, typed):
+    arguments = ("--owner", "a=fe80::2%eth0", "--out", tmp_path / "certs")
+    assert [typed("copriv", "certs", *arguments).stdout.count("kept") for _ in "12"] == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
