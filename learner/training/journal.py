@@ -48,6 +48,7 @@ from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file, unwritten
 from common.sqlite_files import check_sqlite, open_sqlite
+from learner.training.journal_tables import make_tables
 from learner.training.journal_values import (
     UNREADABLE,
     TickEntry,
@@ -68,28 +69,6 @@ T = TypeVar("T")
 
 # A tick is on the disk after so long, whether or not somebody needs it there.
 LAG_SECONDS = 0.1
-VERSION = 1  # of the tables below; a journal that says 0 has them, too
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ticks (
-  position INTEGER PRIMARY KEY,
-  time REAL NOT NULL,
-  wall_seconds REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS unanswered (
-  owner INTEGER PRIMARY KEY,
-  sequence INTEGER NOT NULL,
-  theta BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS responses (
-  position INTEGER NOT NULL REFERENCES ticks,
-  owner INTEGER NOT NULL,
-  sequence INTEGER NOT NULL,
-  gradient BLOB NOT NULL,
-  PRIMARY KEY (position, owner)
-) WITHOUT ROWID;
-"""
 
 
 class Journal:
@@ -118,7 +97,7 @@ class Journal:
             self._db.execute("PRAGMA synchronous = FULL")
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
-            _make_tables(self._db, path, self.damaged)
+            make_tables(self._db, path, self.damaged)
             self._is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
@@ -249,7 +228,7 @@ class Journal:
                 "SELECT position, time, wall_seconds FROM ticks ORDER BY position"
             )
             answers = self._db.execute(
-                "SELECT position, owner, sequence, gradient FROM responses ORDER BY position, owner"
+                "SELECT position, owner, sequence, gradient FROM responses ORDER BY rowid"
             )
             yield from entries_of(ticks, answers)
 
@@ -367,21 +346,6 @@ class _Tail:
                 del self._entries[: len(written)]
                 self._answers.subtract(owner for entry in written for owner in entry.responses)
                 self._changed.notify_all()
-
-
-def _make_tables(db: sqlite3.Connection, path: Path, damaged: Callable[[str], InputError]) -> None:
-    """Make what is missing; a name of ours that stands for a query, which may have no end, is none.
-
-    Raises:
-      InputError: The journal is damaged, or of a later version.
-    """
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise InputError(f"{path}: a later version of copriv wrote it; use that version to go on")
-    db.executescript(_SCHEMA if version else f"{_SCHEMA}PRAGMA user_version = {VERSION};")
-    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
-    if found != set(_SCHEMA.replace("IF NOT EXISTS ", "").strip("\n;").split(";\n")):
-        raise damaged("tables")
 
 
 def _hold(path: Path) -> int:

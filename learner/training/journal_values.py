@@ -83,14 +83,17 @@ def entries_of(ticks: Iterable[Row], answers: Iterable[Row]) -> Iterator[TickEnt
     """Ticks with their responses, from the rows of both tables in the order of the ticks.
 
     Raises:
-      ValueError: A value is not what was written, or a response is of no tick.
+      ValueError: A value is not what was written, or a response is of no tick or there twice.
     """
     left = iter(answers)
     ahead = next(left, None)
     for position, time, wall in ticks:
         responses = {}
         while ahead is not None and ahead[0] == position:
-            responses[index_of(ahead[1])] = (sequence_of(ahead[2]), vector_of(ahead[3]))
+            owner = index_of(ahead[1])
+            if owner in responses:
+                raise ValueError("two responses of one owner")
+            responses[owner] = (sequence_of(ahead[2]), vector_of(ahead[3]))
             ahead = next(left, None)
         yield TickEntry(
             position=index_of(position),

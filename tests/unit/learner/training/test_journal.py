@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,65 @@ def test_a_journal_of_a_later_version_is_left_to_that_version(tmp_path):
     path = tmp_path / "journal.sqlite"
     Journal(path).close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-        db.execute("PRAGMA user_version = 2")
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        db.execute("PRAGMA user_version = 3")
         db.execute("ALTER TABLE ticks ADD COLUMN more")
     kept = path.read_bytes()
     with pytest.raises(InputError, match="a later version of copriv wrote it; use that version"):
         Journal(path)
     assert path.read_bytes() == kept
+
+
+BEFORE_VERSION_2 = """
+CREATE TABLE former (
+  position INTEGER NOT NULL REFERENCES ticks,
+  owner INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  gradient BLOB NOT NULL,
+  PRIMARY KEY (position, owner)
+) WITHOUT ROWID;
+INSERT INTO former SELECT * FROM responses;
+DROP TABLE responses;
+ALTER TABLE former RENAME TO responses;
+PRAGMA writable_schema = 1;
+UPDATE sqlite_master SET sql = replace(sql, '"responses"', 'responses');
+PRAGMA user_version = {version};
+"""
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_journal_of_an_earlier_version_goes_on_where_it_was(tmp_path, version):
+    path = tmp_path / "journal.sqlite"
+    with closing(Journal(path)) as journal:
+        # As two owners of one tick may be written.
+        for position in range(5):
+            both = entry(position, 1).responses | entry(position, 0).responses
+            journal.append(replace(entry(position), responses=both))
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(BEFORE_VERSION_2.format(version=version))
+    for known in (5, 6):
+        with closing(Journal(path)) as journal:
+            assert [past.position for past in journal.past] == list(range(known))
+            assert {owner for past in journal.past[:5] for owner in past.responses} == {0, 1}
+            for past in journal.past:
+                for sequence, gradient in past.responses.values():
+                    assert (sequence, *gradient) == (past.position + 1, *[past.position] * 2)
+            journal.append(entry(known))
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_an_earlier_journal_that_somebody_added_to_is_left_as_it_was(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    kept(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(BEFORE_VERSION_2.format(version=1))
+        db.execute("CREATE TRIGGER more AFTER INSERT ON responses BEGIN DELETE FROM meta; END")
+        content = list(db.iterdump())
+    with pytest.raises(InputError, match=r"it is damaged \(tables\)"):
+        Journal(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert list(db.iterdump()) == content
 
 
 @pytest.mark.parametrize("repeats", [1, 4, 16])
@@ -208,6 +261,8 @@ def test_a_response_that_was_never_taken_is_one_sentence(tmp_path, value):
         "DELETE FROM ticks WHERE position = 0",
         "DELETE FROM responses WHERE position = 1; DELETE FROM ticks WHERE position = 1",
         "UPDATE responses SET gradient = zeroblob(24) WHERE position = 2",
+        "INSERT INTO responses SELECT * FROM responses WHERE position = 2",
+        "UPDATE responses SET rowid = -rowid",
     ],
 )
 def test_a_journal_that_lacks_something_is_one_sentence(tmp_path, damage):
