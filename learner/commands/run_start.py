@@ -13,6 +13,7 @@ from common.arrays import Vector
 from common.command import stoppable
 from common.errors import UnreachableError
 from common.files import refused, write_or_refuse
+from common.model import Model
 from common.terms import Records
 from learner.commands.display import Display
 from learner.commands.going_on import Simulating, Training
@@ -20,6 +21,7 @@ from learner.commands.measuring import Evaluate
 from learner.network.connections import Connections
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.planning.side_by_side import side_by_side
 from learner.results.arrivals import Arrivals
 from learner.results.card import write_card
 from learner.results.coefficients import model_of
@@ -30,7 +32,7 @@ from learner.results.report_page import write_report
 from learner.results.run_folder import JOURNAL, Trace, write_json, write_settings, write_table
 from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
-from learner.results.summary import Summary, summarise
+from learner.results.summary import Evaluated, Summary, summarise
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
 from learner.training.study import Outcome, Watch, name_study, train
@@ -82,7 +84,7 @@ def train_into(
     trace = Trace([owner.name for owner in connections.owners])
     _keep_at_home(start.folder, start.settings)
     outcome, study_id, edge = _trained(start, connections, trace, console)
-    evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
+    evaluated, psi, model = _measured(outcome, start.public, trace, evaluate)
     summary = summarise(
         outcome,
         study_id=study_id,
@@ -90,7 +92,6 @@ def train_into(
         in_memory=connections.in_memory,
         edge=edge,
     )
-    model = model_of(outcome, start.public)
     write_or_refuse(start.folder / "model.json", model.to_json())
     whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
     summary = with_quality(summary, outcome, model, start.public, whole=whole)
@@ -135,6 +136,21 @@ def _trained(
         except UnreachableError as error:
             raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
         return outcome, study_id, display.edge
+
+
+def _measured(
+    outcome: Outcome, public: PublicSide, trace: Trace, evaluate: Evaluate | None
+) -> tuple[Evaluated | None, Vector | None, Model]:
+    """What a simulation's run is compared with, its relative fitness along the way, and the model.
+
+    Both parts run the study again: the one without noise, the other many times with new noise.
+    """
+    if evaluate is None:
+        return None, None, model_of(outcome, public)
+    with side_by_side([lambda: model_of(outcome, public)]) as modelled:
+        evaluated, psi = evaluate(trace, outcome)
+        [model] = modelled()
+    return evaluated, psi, model
 
 
 def _print_unclosed(
