@@ -75,8 +75,13 @@ class WarmParent:
     def __init__(self) -> None:
         here, there = socket.socketpair()
         # What owners print is read here as UTF-8, whatever this terminal's encoding; forks cannot
-        # change how they print once their output is another one.
-        fixed = {"OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": f"utf-8:{ESCAPED}"}
+        # change how they print once their output is another one. The parent runs one thread, or
+        # Python 3.12 and later warn of each fork: pyarrow would begin another as it is imported.
+        fixed = {
+            "JE_ARROW_MALLOC_CONF": "background_thread:false",
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONIOENCODING": f"utf-8:{ESCAPED}",
+        }
         environment = {"GRPC_VERBOSITY": "NONE", **os.environ, **fixed}
         with there, _interrupts_held():
             self._process = subprocess.Popen(  # noqa: S603

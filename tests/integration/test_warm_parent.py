@@ -77,6 +77,18 @@ def test_forks_of_one_parent_draw_noise_of_their_own(owner_folder, make_terms):
     assert np.all(answers[0] != answers[1])
 
 
+def test_the_parent_runs_one_thread_and_says_nothing_as_it_forks(tmp_path, capfd):
+    """Python 3.12 and later warn of a fork of several threads, which may hold locks."""
+    with warm_parent() as parent:
+        owner = parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+        assert owner.wait(60) == 0
+        threads = Path(f"/proc/{parent._process.pid}/task").glob("*/comm")
+        names = [thread.read_text() for thread in threads]
+        assert len(names) == 1, names
+        owner.stop(0)
+    assert capfd.readouterr().err == ""
+
+
 def test_owners_start_whatever_the_encoding_of_the_terminal(owner_folder, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     with warm_parent() as parent:
