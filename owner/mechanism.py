@@ -203,7 +203,8 @@ class DrawnAhead:
     @property
     def is_lost(self) -> bool:
         """Whether no more noise will be drawn, though the study has not stopped."""
-        return not (self._stopping or self.is_drawing)
+        # A thread that has failed may take a moment to end.
+        return not self._stopping and (self._failure is not None or not self.is_drawing)
 
     def epsilon(self, *, responses: int) -> Fraction:
         """What this many responses spend together."""

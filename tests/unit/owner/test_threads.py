@@ -75,6 +75,23 @@ def test_nobody_waits_for_noise_of_a_thread_that_ended_without_a_word(vectors, m
     assert not ahead.is_lost
 
 
+def test_noise_that_failed_is_lost_before_its_thread_has_ended(monkeypatch):
+    class Fails:
+        def draw(self, count: int) -> np.ndarray:
+            raise MemoryError
+
+        def epsilon(self, *, responses: int) -> Fraction:
+            return Fraction(responses)
+
+    monkeypatch.setattr(DrawnAhead, "is_drawing", True)
+    ahead = DrawnAhead(Fails(), vectors=1, block=1)
+    ahead.wait()
+    with pytest.raises(MemoryError):
+        ahead.take()
+    assert ahead.is_lost
+    ahead.stop()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("ending", [SystemExit, MemoryError])
 def test_a_study_whose_noise_ended_is_made_ready_again(ending, open_owner, make_terms, monkeypatch):
