@@ -98,7 +98,11 @@ def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path):
             assert len(found.responses) < 4
 
 
-@pytest.mark.parametrize("content", [b"\0" * 5000, b"\xff" * 5000, b"no log\n", os.urandom(5000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 5000, b"\xff" * 5000, b"no log\n", os.urandom(5000)],
+    ids=["zeros", "ones", "a text", "random"],
+)
 def test_a_file_that_is_no_log_says_nothing(path, content):
     Path(f"{path}{GIVEN}").write_bytes(content)
     assert read_given(path).given == {}
