@@ -44,6 +44,7 @@ log = logging.getLogger("copriv.learner")
 
 SHORTEST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0
+LONGEST_VAIN_SECONDS = 10.0
 # A query is repeated only while its tick is young; a deadline that ran out is an absence.
 RETRY_SECONDS = 2.0
 
@@ -337,8 +338,8 @@ class _Search:
     def begin(self) -> None:
         """Look for the owner until it replies, or for as long as the run lasts.
 
-        One that replies again and again, and answers nothing, is looked for as rarely as one that
-        does not reply: each time costs it an enrolment, and us two lines of the log.
+        One that replies again and again, and answers nothing, is looked for ever more rarely: each
+        time costs it an enrolment, and us a tick and two lines of the log.
         """
         self._thread = threading.Thread(
             target=self._look, name=f"look-{self._owner.name}", daemon=True
@@ -356,7 +357,6 @@ class _Search:
         """Enrol again until the owner replies; waits grow, with jitter."""
         told = False
         while not self.stopping.wait(self._wait * _jitter()):
-            self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
             try:
                 reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
             except RefusedError as error:
@@ -366,7 +366,9 @@ class _Search:
                 if isinstance(error, UntrustedError | InputError) and not told:
                     told = True
                     log.warning("%s; the run looks for it again until that is mended", error)
+                self._wait = max(self._wait, min(2 * self._wait, LONGEST_WAIT_SECONDS))
                 continue
+            self._wait = min(2 * self._wait, LONGEST_VAIN_SECONDS)
             self._on_reply(reply)
             return
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import learner.training.line
 from common.errors import (
     OrderError,
     OwnerFailedError,
@@ -122,6 +123,31 @@ def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, ma
         time.sleep(0.001)
     assert time.monotonic() - lost < 0.5
     line.stop()
+
+
+def test_an_owner_that_never_answers_costs_ever_fewer_ticks(
+    few_records, make_terms, monkeypatch, caplog
+):
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.002)
+
+    class Failing(MemoryOwner):
+        asked = 0
+
+        def answer(self, query):
+            self.asked += 1
+            raise OwnerFailedError("the owner failed")
+
+    owner = Failing("north", few_records, seed=1)
+    line = OwnerLine(owner, make_terms(responses=6, horizon=6), retries=0)
+    line.enroll()
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        assert line.ask(np.full(4, 0.1)) is None
+        time.sleep(0.0005)
+    line.stop()
+    # Waits of 0.001, 0.002, 0.004, ... seconds, each less up to a half: 500 if two were the most.
+    assert 3 <= owner.asked <= 13
 
 
 def test_a_certificate_that_keeps_an_owner_away_is_told_once(few_records, make_terms, caplog):
