@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
@@ -71,20 +72,7 @@ class DataOwner:
         self.access.admit_query(learner)
         with self._studies.lock:
             left = self._lifetime.left()
-        table, policy, pinned = self._maker.table, self._maker.policy, self._maker.pinned_map
-        return OwnerDescription(
-            name=self._name,
-            num_records=table.num_records,
-            columns=table.columns,
-            feature_map_digest=pinned.digest if pinned else "",
-            epsilon_per_study=policy.epsilon_per_study,
-            epsilon_left=rounded_down(left),
-            losses=policy.losses,
-            version=PROGRAM_VERSION,
-            clock_ms=time.time_ns() // 10**6,
-            checked_map_digest=self._checked(),
-            validation=policy.validation or "",
-        )
+        return _description(self._name, self._maker, left=left, checked=self._checked())
 
     def enroll(self, terms: StudyTerms, *, learner: str) -> Enrollment:
         """Agree on a study and reserve its epsilon; the same terms again change nothing.
@@ -188,6 +176,15 @@ class DataOwner:
         """Why the ledger can be used by another start only, if that is so."""
         return self._ledger.fault
 
+    def try_ledger(self) -> None:
+        """See whether a ledger that failed can be written again; charges nothing.
+
+        Raises:
+          LedgerError: It cannot.
+        """
+        with self._studies.lock:
+            self._ledger.try_again()
+
     def charges(self) -> int:
         """Responses charged to the ledger, over all studies."""
         with self._studies.lock:
@@ -234,6 +231,24 @@ class DataOwner:
                     log.info("enrolled %s", _in_words(terms, learner))
         finally:
             stop_all(dropped)
+
+
+def _description(name: str, maker: StudyMaker, *, left: Fraction, checked: str) -> OwnerDescription:
+    """What an owner is and what it would agree to, for the learner."""
+    table, policy, pinned = maker.table, maker.policy, maker.pinned_map
+    return OwnerDescription(
+        name=name,
+        num_records=table.num_records,
+        columns=table.columns,
+        feature_map_digest=pinned.digest if pinned else "",
+        epsilon_per_study=policy.epsilon_per_study,
+        epsilon_left=rounded_down(left),
+        losses=policy.losses,
+        version=PROGRAM_VERSION,
+        clock_ms=time.time_ns() // 10**6,
+        checked_map_digest=checked,
+        validation=policy.validation or "",
+    )
 
 
 def _in_words(terms: StudyTerms, learner: str) -> str:

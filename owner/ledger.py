@@ -8,6 +8,7 @@ counts are integers.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -28,9 +29,12 @@ from owner.ledger_tables import (
     insert_account,
     insert_study,
     insert_text,
+    write_meta,
 )
 
 __all__ = ["Ledger"]
+
+log = logging.getLogger("copriv.owner")
 
 
 class Ledger(SettlingLedger):
@@ -60,6 +64,8 @@ class Ledger(SettlingLedger):
         super().__init__(path, owner=owner, fingerprint=fingerprint, block=block)
         # SQLite's count of what others wrote, when all was last looked at.
         self._version = -1
+        # Bytes of the response that was charged last, or that a charge had no room for.
+        self._size = 0
 
     def open_study(
         self,
@@ -126,6 +132,26 @@ class Ledger(SettlingLedger):
             self._charge_block(book, record)
             self._give(book, self._charged[study_id], record, response)
 
+    def try_again(self) -> None:
+        """Write to a ledger that failed, as a charge would; nothing is charged.
+
+        Raises:
+          LedgerError: It cannot be written, or is not what this process knows.
+        """
+        if self.works:
+            return
+        for book in [each for each in self._books if not each.closed]:
+            self._entry(book)
+        count = given_at_once(self._size)
+        self._make_room(count, self._size)
+        meta = self._books.meta | {"last_opened": now()}
+        with self._transaction():
+            if self._block == 1:
+                self._log.lengthen(count - 1, self._size)
+            write_meta(self._db, meta)
+        self._books.meta = meta
+        log.info("%s: the ledger can be written again", self._path)
+
     def _give(self, book: Book, charged: Charged, record: bytes, response: bytes) -> None:
         """Give the next response that was charged before, which the next start must find."""
         study_id = book.study.study_id
@@ -159,7 +185,7 @@ class Ledger(SettlingLedger):
 
     def _charge_next(self, study_id: str, record: bytes, response: bytes) -> None:
         """Charge the next response, and some after it that will be noted in the log."""
-        size = len(response)
+        size = self._size = len(response)
         count = given_at_once(size)
         self._make_room(count, size)
         book = self._books.studies[study_id]

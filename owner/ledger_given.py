@@ -174,6 +174,15 @@ class GivenLog:
         """Whether this many more responses of this many bytes have room, and two changes."""
         return self._end_after(count, size) + HEAD_BYTES + BEGIN_BYTES <= LARGEST_BYTES
 
+    def lengthen(self, count: int, size: int) -> None:
+        """Write zeros, so that this many more responses have their place on the disk."""
+        needed = self._end_after(count, size)
+        if needed > self._length:
+            length = -(-needed // STEP_BYTES) * STEP_BYTES
+            _write(self._handle, bytes(length - self._length), self._length)
+            os.fsync(self._handle)
+            self._length = length
+
     def begin(self, account: bytes, count: int, size: int, *, generation: int) -> None:
         """This many responses of this many bytes are to be charged, and will be noted here.
 
@@ -183,13 +192,13 @@ class GivenLog:
           size: Bytes of one response.
           generation: The ledger's by that.
         """
-        self._lengthen(self._end_after(count, size))
+        self.lengthen(count, size)
         self._append(account + COUNT.pack(count, generation))
         self._reserved += count * _entry_bytes(size)
 
     def reach(self, generation: int) -> None:
         """The ledger is to have this generation by another change, while the log is needed."""
-        self._lengthen(self._end_after(0, 0))
+        self.lengthen(0, 0)
         self._append(GENERATION.pack(generation))
 
     def give(self, account: bytes, record: bytes, response: bytes) -> None:
@@ -200,14 +209,6 @@ class GivenLog:
     def _end_after(self, count: int, size: int) -> int:
         begun = self._end + self._reserved
         return begun + HEAD_BYTES + BEGIN_BYTES + count * _entry_bytes(size)
-
-    def _lengthen(self, needed: int) -> None:
-        """Write zeros, so that so many bytes have their place on the disk."""
-        if needed > self._length:
-            length = -(-needed // STEP_BYTES) * STEP_BYTES
-            _write(self._handle, bytes(length - self._length), self._length)
-            os.fsync(self._handle)
-            self._length = length
 
     def _append(self, entry: bytes) -> None:
         checksum = _chained(self._before, entry)

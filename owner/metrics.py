@@ -45,7 +45,7 @@ class OwnerMetrics:
         self._follow("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
         self._follow(
             "copriv_ledger_works",
-            "0 from a failure of the ledger until a charge succeeds again, else 1.",
+            "0 from a failure of the ledger until it can be written again, else 1.",
             lambda: float(owner.ledger_works),
         )
         if expiry is not None:

@@ -34,6 +34,7 @@ from owner.ledger import Ledger
 from owner.ledger_files import is_held
 from owner.loading import load_to_serve
 from owner.mechanism import secure_noise, seeded_noise_factory
+from owner.mending import Mending
 from owner.metrics import OwnerMetrics, serve_metrics
 from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
@@ -61,6 +62,7 @@ class RunningOwner:
     server: Port
     calls: Calls
     health: Probes
+    mending: Mending
     probes: Port | None = None
     metrics: WSGIServer | None = None
 
@@ -72,6 +74,7 @@ class RunningOwner:
     def drain(self, *, grace: float) -> None:
         """Take no new call, let those under way finish, and release the ledger."""
         self.health.set(serving=False)
+        self.mending.stop()
         on_loop(self.calls.end())
         self.server.stop(grace)
         if self.probes is not None:
@@ -284,7 +287,10 @@ def _serve(
         health.ledger_works(works)
         if owner.ledger_fault is not None:
             on_fault()
+        elif not works:
+            mending.begin()
 
+    mending = Mending(owner, on_ledger)
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()
@@ -316,7 +322,7 @@ def _serve(
             probes.start()
         stack.pop_all()
     health.set(serving=True)
-    return RunningOwner(owner, server, calls, health, probes, scraped)
+    return RunningOwner(owner, server, calls, health, mending, probes, scraped)
 
 
 def _own_identity(settings: OwnerSettings, base: Path) -> Identity | None:

@@ -160,10 +160,13 @@ class Studies:
 
         Raises:
           PolicyError: It was enrolled, and not so.
+          LedgerError: The ledger failed, and cannot be written yet.
         """
         entry = self._ledger.study(terms.study_id)
         if entry is not None and (entry.learner != learner or not entry.agrees_with(terms)):
             raise PolicyError("this study was enrolled with other terms or by another learner")
+        # To enrol again writes nothing: a learner would take back an owner that cannot charge.
+        self._ledger.try_again()
         return entry is None
 
     def entry(self, study_id: str, learner: str) -> StudyEntry:

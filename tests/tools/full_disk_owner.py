@@ -16,13 +16,15 @@ import json
 import resource
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common.errors import CoprivError, UnreachableError
+from common.errors import CoprivError, OwnerFailedError, UnreachableError
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
@@ -57,6 +59,25 @@ def serves(running: RunningOwner) -> bool:
     try:
         ask_health(f"127.0.0.1:{running.port}", seconds=20)
     except UnreachableError:
+        return False
+    return True
+
+
+def waited_for(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Whether it came to hold, while nobody asked the owner for anything else."""
+    due = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > due:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def enrols(owner: GrpcOwner, terms: StudyTerms) -> bool:
+    """Whether a learner that looks for the owner would take it back."""
+    try:
+        owner.enroll(terms)
+    except OwnerFailedError:
         return False
     return True
 
@@ -101,11 +122,14 @@ def main(settings: Path, mode: str) -> None:
     told["replayed_while_full"] = ask(sequence - 1) == answers[sequence - 1]
     told["serves_while_full"] = serves(running)
     told["metrics"] = [metric(running)]
+    told["enrols_while_full"] = enrols(owner, terms)
     give_room(folder, mode)
+    told["serves_by_itself"] = waited_for(lambda: serves(running), seconds=30)
+    told["metrics"].append(metric(running))
+    told["enrols_after"] = enrols(owner, terms)
     answers[sequence] = ask(sequence)
     told["replayed_after"] = ask(sequence) == answers[sequence]
     told["serves_after"] = serves(running)
-    told["metrics"].append(metric(running))
     answers[sequence + 1] = ask(sequence + 1)
     told["answered_after"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["different"] = len(set(answers.values()))
@@ -133,6 +157,9 @@ def faults_of(told: dict[str, Any]) -> list[str]:
         "room did not bring it back": told["answered_after"] == told["different"] == given + 2,
         "its health is told otherwise": told["serves_after"] and not told["serves_while_full"],
         "whoever watches is told otherwise": told["metrics"] == [0, 1],
+        "an owner that cannot charge was taken back": not told["enrols_while_full"],
+        "room did not bring it back while nobody asked": told["serves_by_itself"],
+        "it does not enrol again": told["enrols_after"],
         "the ledger is damaged": told["findings"] == [],
         "it started, or did not say why not": "check the disk's space"
         in told["start_on_a_full_disk"],

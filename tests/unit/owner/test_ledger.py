@@ -128,6 +128,9 @@ def test_what_another_process_wrote_is_not_believed(path, change):
     with pytest.raises(LedgerError, match="changed while in use"):
         ledger.study("s")
     assert ledger.epsilon_held() == Fraction(1, 3)
+    with pytest.raises(LedgerError, match="changed while in use"):
+        ledger.try_again()
+    assert not ledger.works
     ledger.close()
 
 

@@ -413,6 +413,34 @@ def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monk
     assert digests(path) == list(map(digest, (1, 2)))
 
 
+def test_whether_a_ledger_that_failed_can_be_charged_is_seen_without_a_charge(path, monkeypatch):
+    """The log has to grow, which the database has no need of."""
+
+    def full(handle: int, content: bytes, position: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    with closing(open_ledger(path)) as ledger:
+        enroll(ledger)
+        ledger.try_again()
+        assert not os.path.getsize(f"{path}{GIVEN}") > MARK_BYTES
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            for call in (partial(charge, ledger, 1), ledger.try_again, ledger.try_again):
+                with pytest.raises(LedgerError, match="No space left on device"):
+                    call()
+                assert not ledger.works
+        before = read_studies(path)[1]
+        ledger.try_again()
+        assert ledger.works
+        assert (ledger.responses, read_studies(path)[1]) == (0, before)
+        with monkeypatch.context() as patch:
+            # Nothing more is written than a charge needs: its place is there.
+            patch.setattr(os, "fsync", full)
+            charge(ledger, 1, 2)
+    assert digests(path) == list(map(digest, (1, 2)))
+    assert verify_ledger(path) == []
+
+
 def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
     large = b"r" * ledger_given.LARGEST_BYTES
     with closing(open_ledger(path)) as ledger:

@@ -1,0 +1,57 @@
+"""A ledger that failed is tried again, also while nobody asks: then its disk has room again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from owner.answering import DataOwner
+from owner.ledger_rows import LedgerError
+from owner.threads import begun
+
+__all__ = ["Mending"]
+
+TRY_SECONDS = 5.0
+
+
+class Mending:
+    """Tries an owner's ledger while it fails, in a thread that lasts as long as that.
+
+    Otherwise whoever watches would be told of a failure until a learner asks, if one ever does.
+
+    Args:
+      owner: Whose ledger.
+      tell: Told whether it works, after each time that it was tried.
+    """
+
+    def __init__(self, owner: DataOwner, tell: Callable[[bool], object]) -> None:
+        self._owner = owner
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._trying = threading.Lock()
+
+    def begin(self) -> None:
+        """The ledger has failed; said as often as it does."""
+        if self._trying.acquire(blocking=False):
+            try:
+                begun(self._try, name="mend")
+            except RuntimeError:
+                # No memory for it now: the next failure begins it.
+                self._trying.release()
+
+    def stop(self) -> None:
+        """Try no more."""
+        self._stopping.set()
+
+    def _try(self) -> None:
+        try:
+            while not self._is_over() and not self._stopping.wait(TRY_SECONDS):
+                with contextlib.suppress(LedgerError):
+                    self._owner.try_ledger()
+                self._tell(self._owner.ledger_works)
+        finally:
+            self._trying.release()
+
+    def _is_over(self) -> bool:
+        return self._owner.ledger_works or self._owner.ledger_fault is not None
