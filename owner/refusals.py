@@ -13,6 +13,7 @@ from common.errors import BusyError, RefusedError
 from common.texts import printable
 from common.wire import status_of
 from owner.access import RateLimit
+from owner.ledger_rows import LedgerDiskError
 
 __all__ = ["FAILED", "PublicRefusal", "Refusals", "SlowLog"]
 
@@ -77,7 +78,11 @@ class Refusals:
     def public(self, error: Exception) -> PublicRefusal:
         """What the other side may know of an error; an unexpected one is logged here in full."""
         if not isinstance(error, RefusedError):
-            self._failed.say("a call failed", error=error)
+            if isinstance(error, LedgerDiskError):
+                # It says all: forty lines of how it came about would hide it, ten times over.
+                self._failed.say(f"a call failed: {printable(error)}")
+            else:
+                self._failed.say("a call failed", error=error)
             return PublicRefusal(grpc.StatusCode.INTERNAL, FAILED)
         sentence = printable(error)
         self._refused.say(f"refused: {sentence}")

@@ -8,6 +8,7 @@ import grpc
 
 from common.errors import BusyError, OrderError
 from common.logs import start_logging
+from owner.ledger_rows import LedgerDiskError
 from owner.refusals import FAILED, Refusals
 
 
@@ -23,6 +24,14 @@ def test_what_a_caller_sent_begins_no_line_of_the_log(capsys):
     assert first.endswith("ERROR a call failed")
     assert others[-1].strip() == "2026-11-27 INFO forged"
     assert all(line.startswith("  ") for line in others)
+
+
+def test_a_disk_that_is_full_is_told_in_one_line(caplog):
+    fault = "ledger.sqlite: the ledger cannot be used (database or disk is full)"
+    assert Refusals().public(LedgerDiskError(fault)).sentence == FAILED
+    (record,) = caplog.records
+    assert record.getMessage() == f"a call failed: {fault}"
+    assert record.exc_info is None
 
 
 def test_what_callers_cause_fills_no_log(caplog):
