@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from pydantic_core import PydanticSerializationError
@@ -304,7 +304,7 @@ def run_command(command: click.Command, name: str) -> None:
         with needing_extras("this command"):
             command(prog_name=name)
     except CoprivError as error:
-        click.echo(f"{name}: {error}", err=True)
+        _tell(f"{name}: {error}")
         if isinstance(error.__context__, UnreadError):
             sys.exit(UNREAD_STATUS)
         was_told = told and isinstance(error, StoppedError)
@@ -312,27 +312,34 @@ def run_command(command: click.Command, name: str) -> None:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        _drop_unwritten()
+        _drop_unwritten(sys.stdout)
         what = error.filename or "the output"
-        click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
+        _tell(f"{name}: {what}: {error.strerror}; make room for it")
         sys.exit(DiskError.exit_status)
     except MemoryError:
-        click.echo(f"{name}: {TOO_LARGE}", err=True)
+        _tell(f"{name}: {TOO_LARGE}")
         sys.exit(InputError.exit_status)
     except RuntimeError as error:
         if not any(words in str(error) for words in NO_THREAD):
             raise
-        click.echo(f"{name}: {NO_MORE_THREADS}", err=True)
+        _tell(f"{name}: {NO_MORE_THREADS}")
         # As of a crash: others may have room again when a supervisor starts it again.
         sys.exit(1)
 
 
-def _drop_unwritten() -> None:
-    """Output that finds no room is not written again at the end, which would say so once more."""
+def _tell(sentence: str) -> None:
+    """Say why a command ends; where standard error has no room, the exit status still does."""
+    with contextlib.suppress(OSError):
+        click.echo(sentence, err=True)
+    _drop_unwritten(sys.stderr)
+
+
+def _drop_unwritten(stream: TextIO) -> None:
+    """What finds no room is not written again at the end, which would be another exit status."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_closed_streams() -> None:

@@ -428,6 +428,17 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path, unbuffe
     assert "No space left on device; make room" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "status"), [(("serve", "none.toml"), 2), (("health", "127.0.0.1:1"), 4)]
+)
+def test_a_command_whose_sentence_finds_no_room_has_its_exit_status_all_the_same(typed, status):
+    """A supervisor starts again what ends with another one."""
+    command = [sys.executable, "-m", "owner.cli", *typed]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=full, timeout=60, check=False)
+    assert done.returncode == status
+
+
 WRITES_TO_A_FULL_DISK = """
 import click
 from common.command import run_command
