@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.small_files import read_own
 from common.tables import TableSource, read_table
-from common.texts import counted
+from common.texts import counted, printable
 from learner.commands.going_on import kept_in
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import (
@@ -42,6 +43,8 @@ from learner.results.run_folder import create_run_folder, write_json
 from learner.simulated.sweeps import Sweep, Workers, run_sweep
 
 __all__ = ["candidate_of", "run_forecast"]
+
+log = logging.getLogger("copriv.learner")
 
 VERDICT, ASKED = "forecast.json", "asked"
 LARGEST_VERDICT = 16 * 2**20
@@ -219,11 +222,15 @@ def _plain(value: Any) -> Any:
 
 
 def _leave(found: Verdict, folder: Path, *, asked: str) -> None:
-    """The verdict, its page and, if matplotlib is installed, its picture."""
+    """The verdict, its page and, if matplotlib is installed and finds a folder, its picture."""
     write_json(folder / VERDICT, _plain(found.as_json() | {ASKED: asked}))
     write_forecast_page(folder, found)
     try:
         from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415
     except ModuleNotFoundError:
+        return
+    except OSError as error:
+        # It keeps what it knows of fonts in the home, or else in a temporary folder.
+        log.warning("no forecast.png is drawn: %s", printable(error))
         return
     draw_forecast(found, folder / "forecast.png")

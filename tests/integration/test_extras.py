@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,6 +57,35 @@ def test_no_study_needs_an_extra(copriv, words, said):
     done = copriv(*words)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
+
+
+HOMELESS = """
+import sys, tempfile
+def none(*_, **__):
+    raise FileNotFoundError("No usable temporary directory found")
+tempfile.mkdtemp = none
+from learner.cli import main
+main()
+"""
+
+
+def test_a_forecast_has_no_picture_where_no_folder_can_be_written_but_its_own(tmp_path):
+    """As in a container of another user, whose root file system is read-only."""
+    typed = ("forecast", STUDY, "--quick", "--jobs", "1", "--out", "out")
+    done = subprocess.run(
+        [sys.executable, "-c", HOMELESS, *map(str, typed)],
+        cwd=tmp_path,
+        env=os.environ | {"MPLCONFIGDIR": "/dev/null/none"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no forecast.png is drawn: Matplotlib requires access to a writable" in done.stderr
+    assert {"forecast.json", "forecast.html"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
 
 
 @pytest.mark.parametrize(
