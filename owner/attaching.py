@@ -234,11 +234,11 @@ class Attachment:
         if error.code() in FINAL and not (ended or self._ending.is_set()):
             raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
-            self._route.explain()
+            why = self._route.explain()
         except UntrustedError as untrusted:
             self._absent(untrusted)
         else:
-            reason = f"gRPC ended the call ({said})" if ended else error.code().name
+            reason = f"gRPC ended the call ({said})" if ended else why or error.code().name
             self._absent(UnreachableError(f"learner at {self.address}: {reason}"))
 
     def _absent(self, error: CoprivError) -> None:

@@ -52,14 +52,15 @@ class Route:
         channel = open_channel(self.address, identity, options, expected=expected)
         return channel, learner.name
 
-    def explain(self) -> None:
-        """After a failure in plain text: if it wants TLS, trying again is in vain.
+    def explain(self) -> str:
+        """Why nobody was reached in plain text; nothing by TLS, where :meth:`open` has looked.
 
         Raises:
-          UntrustedError: It speaks TLS.
+          UntrustedError: It speaks TLS, so trying again is in vain.
         """
         if self.tls is not None:
-            return
+            return ""
         cause = why_unreachable(self.address, None, far="learner", timeout=HANDSHAKE_SECONDS)
         if cause.certificates:
             raise UntrustedError(f"learner at {self.address}: {cause.sentence}")
+        return cause.sentence

@@ -102,6 +102,8 @@ def test_another_reason_for_an_absence_is_said_too(owner_folder, caplog):
     with proxy("502") as port:
         pass
     with attaching(owner_folder(), port):
-        wait_until(lambda: "UNAVAILABLE; trying again" in caplog.text)
+        wait_until(
+            lambda: "nothing listens there; start it, or check its address; try" in caplog.text
+        )
         with proxy("502", port):
             wait_until(lambda: "gRPC ended the call" in caplog.text, seconds=LONG)
