@@ -6,6 +6,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import UnreachableError
+from common.tls import canonical
 
 __all__ = ["SERVICE", "ask_health"]
 
@@ -19,7 +20,8 @@ def ask_health(address: str, *, seconds: float) -> None:
       UnreachableError: It does not serve.
     """
     # Straight, as a probe is: no proxy of the environment is asked for this machine.
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    straight = [("grpc.enable_http_proxy", 0)]
+    with grpc.insecure_channel(canonical(address), options=straight) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             reply = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pty
 import re
+import shutil
 import stat
 import statistics
 import subprocess
@@ -426,6 +427,33 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path, unbuffe
         )
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
     assert "No space left on device; make room" in done.stderr
+
+
+# gRPC takes %e0 for a byte in hexadecimal.
+ASKED_IN_A_ZONE = """
+from owner.health import ask_health
+from owner.probes import Probes
+from owner.ports import Port
+probes = Probes()
+probes.set(serving=True)
+port = Port(probes.add_to, "health", "[fe80::1%e0]:0", identity=None, options=[])
+port.start()
+ask_health(f"[fe80::1%e0]:{port.number}", seconds=20)
+port.stop(None)
+"""
+
+
+def test_health_is_asked_at_an_address_of_one_link():
+    link = (
+        "ip link add e0 type veth peer name e1 && ip address add fe80::1/64 dev e0 nodad && "
+        "ip link set e0 up && ip link set e1 up && ip link set lo up"
+    )
+    within = ["unshare", "-rn", "sh", "-c", f'{link} && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*within, "true"], check=False).returncode:
+        pytest.skip("no network of its own may be made here")
+    command = [*within, sys.executable, "-c", ASKED_IN_A_ZONE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
