@@ -57,8 +57,6 @@ _PASSING_STATES = ("08", "40", "53", "55P03", "57")
 
 # Types that have a collation. Others that ADBC reads as texts, such as enumerations, have none.
 TEXTS = {"text", "varchar", "bpchar", "name"}
-# Types without an order.
-UNORDERED = {"json", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "jsonpath"}
 TYPE = b"POSTGRESQL:type"
 
 
@@ -243,9 +241,20 @@ def _form(field: pa.Field) -> str:
     if pa.types.is_list(stored) and not _is_made_of_others(stored.value_type):
         # Counted from 1: ADBC refuses an array that is counted from elsewhere.
         return f"({name})[:]"
+    if kind == "money":
+        # ADBC counts cents, or whatever the server's language has in their place.
+        return f"{name}::numeric"
     has_no_collation = stored == pa.string() and kind not in TEXTS
-    is_text = has_no_collation or kind in UNORDERED or pa.types.is_nested(stored)
-    return f"{name}::text" if is_text else ""
+    # JSON has no order.
+    is_text = has_no_collation or kind == "json" or pa.types.is_nested(stored)
+    return f"{name}::text" if is_text or _is_coded(stored, kind) else ""
+
+
+def _is_coded(stored: pa.DataType, kind: str) -> bool:
+    """Whether ADBC gives the server's own bytes of a type, or an interval in its parts."""
+    held = getattr(stored, "storage_type", stored)
+    is_bytes = pa.types.is_binary(held) or pa.types.is_fixed_size_binary(held)
+    return kind == "interval" or (is_bytes and kind != "bytea")
 
 
 def _is_made_of_others(stored: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ from common.postgres import is_away
 from common.tables import TablePlace, TableSource, read_table
 
 ROOT = Path(__file__).resolve().parents[3]
+NOBODY = "00000000-0000-0000-0000-000000000000"
 # By type: a cell, and others that its neighbour may have in its place.
 CELLS = {
     "mood": ("'sad'", ["'happy'", "null"]),
@@ -75,6 +76,26 @@ def test_no_cell_of_postgresql_decides_whether_a_table_is_read(table, kind):
         table(f"insert into cells select 1, ({plain})::{kind} from generate_series(1, 3)")
         table(f"insert into cells select 2, ({cell})::{kind}")
         assert len(cells()) == 4, cell
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "read"),
+    [
+        ("money", "'-1234.50'", "-1234.50"),
+        ("interval", "'1 day 02:30'", "1 day 02:30:00"),
+        ("cidr", "'10.0.0.0/24'", "10.0.0.0/24"),
+        ("int4range", "'[1,4)'", "[1,4)"),
+        ("uuid", f"'{NOBODY}'", NOBODY),
+        ("bit(3)", "'101'", "101"),
+        ("timetz", "'08:00+01'", "08:00:00+01"),
+        ("regtype", "'integer'", "integer"),
+    ],
+)
+def test_a_cell_is_read_as_the_server_writes_it_and_money_as_a_number(table, kind, cell, read):
+    """Other owners have the same in a file: bytes, or cents, would be another category or unit."""
+    table(f"create table cells (v {kind})")
+    table(f"insert into cells values (({cell})::{kind})")
+    assert cells() == [read]
 
 
 def test_enumerations_are_names_and_arrays_the_same_from_wherever_they_count(table):
