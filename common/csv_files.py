@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ QUOTED = "correct that row: a cell with a separator in it stands between two quo
 LONGEST_HEADER = 2**20
 _SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
 _AROUND = "\ufeff "
-_LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
+# Between quotation marks around a cell a line may break.
+_LINE = re.compile(
+    r'(?:(?<![^,;\t|\ufeff\r\n])"(?:[^"]++|"")*+"|[^"\r\n]++|")++',
+    re.ASCII,
+)
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(
     r"(?<![0-9.,])(?P<whole>[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]++),(?P<part>[0-9]++)",
@@ -301,11 +306,12 @@ def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
     Raises:
       InputError: The first one is longer than any header: a parser would hold all of it.
 
-    >>> _first_lines(b"a,b\n\n1,2\n", "utf-8", where="t.csv")
-    ['a,b', '1,2']
+    >>> _first_lines(b'a,"b\n(c)"\n\n1,2\n', "utf-8", where="t.csv")
+    ['a,"b\n(c)"', '1,2']
     """
     text = start.decode(encoding, errors="replace")
-    lines = [line for line in _LINE_ENDS.split(text) if line.strip()][:3]
+    found = (match[0] for match in _LINE.finditer(text))
+    lines = list(islice((line for line in found if line.strip()), 3))
     if len(start) == LONGEST_HEADER and len(lines) == 1 and text.endswith(lines[0]):
         raise InputError(
             f"{where}: the first line is longer than {LONGEST_HEADER >> 20} MB; give a table with "

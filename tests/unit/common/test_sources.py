@@ -190,6 +190,26 @@ def test_a_title_above_other_separators_than_commas_is_refused(tmp_path, title, 
     assert f"t.csv: the first row has 3 cells with {separator!r} between" in str(refused.value)
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_name_in_the_first_column_may_have_a_line_break(tmp_path, separator, encoding):
+    """As Excel writes it; what stands between the marks says nothing of the separator."""
+    rows = ['"Alter, alles\n(""Jahre"", ca.)"|y|z', "36|7|2", '"4\n1"|8|3']
+    text = "\r\n".join(rows).replace("|", separator)
+    (tmp_path / "t.csv").write_bytes(text.encode(encoding))
+    found = read(tmp_path, "t.csv")
+    assert list(found) == ['Alter, alles\n("Jahre", ca.)', "y", "z"]
+    assert found["y"].tolist() == ["7", "8"]
+
+
+def test_a_quotation_mark_that_is_never_closed_ends_with_the_line(tmp_path):
+    (tmp_path / "t.csv").write_text('x;size "in;y\n1;2;3\n')
+    assert list(read(tmp_path, "t.csv")) == ["x", 'size "in', "y"]
+    (tmp_path / "t.csv").write_text('x;y\n"1' + ';""' * 200_000)
+    with pytest.raises(InputError, match="line 2 or later is never closed"):
+        read(tmp_path, "t.csv")
+
+
 @pytest.mark.parametrize("text", ["x\na; b\nc\n", 'x\n"a; b"\n"c; d"\n', "x\na; b\n"])
 def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
