@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ __all__ = [
     "DuckDbFile",
     "SqliteFile",
     "database_file",
+    "in_forms",
     "is_busy",
     "library",
     "quoted",
@@ -222,7 +223,11 @@ class DuckDbFile(DatabaseFile):
     def _columns(self) -> Sequence[Column]:
         with self._opened() as database:
             schema = database.sql(self._none).to_arrow_table().schema
-            return [Column(field.name, field.type) for field in schema]
+        # An interval is stored in three parts; its text says how long it is.
+        spans = [field.name for field in schema if pa.types.is_interval(field.type)]
+        forms = {name: f"{quoted(name)}::text" for name in spans}
+        self._query = in_forms(self._query, schema.names, forms)
+        return [Column(at.name, pa.string() if at.name in forms else at.type) for at in schema]
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
@@ -325,6 +330,19 @@ def quoted(name: str) -> str:
     """
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
+
+
+def in_forms(query: str, names: Sequence[str], forms: Mapping[str, str]) -> str:
+    """A query with some of its columns in another form.
+
+    >>> print(in_forms("select a, b from t", ["a", "b"], {"b": '("b")[:]'}))
+    select "a", ("b")[:] as "b" from (select a, b from t) as q
+    """
+    # A name that is there twice is refused later, and nobody knows which is meant.
+    if not forms or len(set(names)) < len(names):
+        return query
+    chosen = [" as ".join(filter(None, (forms.get(name), quoted(name)))) for name in names]
+    return f"select {', '.join(chosen)} from ({query}) as q"  # noqa: S608 (the query is the user's)
 
 
 def _told_apart(column: Column) -> str:

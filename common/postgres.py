@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from common.batches import Keep, rows_of_arrow
-from common.databases import Column, Database, library, quoted, tables_of
+from common.databases import Column, Database, in_forms, library, quoted, tables_of
 
 __all__ = ["Postgres", "is_away"]
 
@@ -90,10 +90,9 @@ class Postgres(Database):
     def _columns(self) -> Sequence[Column]:
         with self._opened() as session:
             fields = list(session.schema(self._none))
-            # A name that is there twice is refused later, and nobody knows which is meant.
-            if len({field.name for field in fields}) == len(fields):
-                self._query = _in_readable_form(self._query, fields)
-                fields = list(session.schema(self._none))
+            forms = {field.name: form for field in fields if (form := _form(field))}
+            self._query = in_forms(self._query, [field.name for field in fields], forms)
+            fields = list(session.schema(self._none))
             return [Column(field.name, field.type) for field in fields]
 
     @cached_property
@@ -213,25 +212,6 @@ def _with_an_end(uri: str, environment: Mapping[str, str] = os.environ) -> str:
     if "connect_timeout=" in uri or "PGCONNECT_TIMEOUT" in environment:
         return uri
     return f"{uri}{'&' if '?' in uri else '?'}connect_timeout={CONNECT_SECONDS}"
-
-
-def _in_readable_form(query: str, fields: Sequence[pa.Field]) -> str:
-    """A query with each column in a form in which all its cells can be read and sorted.
-
-    >>> fields = [pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.int64()))]
-    >>> print(_in_readable_form("select a, b from t", fields))
-    select "a", ("b")[:] as "b" from (select a, b from t) as q
-    >>> _in_readable_form("select a from t", fields[:1])
-    'select a from t'
-    """
-    forms = [_form(field) for field in fields]
-    if not any(forms):
-        return query
-    names = [quoted(field.name) for field in fields]
-    chosen = [
-        f"{form} as {name}" if form else name for form, name in zip(forms, names, strict=True)
-    ]
-    return f"select {', '.join(chosen)} from ({query}) as q"  # noqa: S608 (the query is the user's)
 
 
 def _form(field: pa.Field) -> str:

@@ -494,6 +494,15 @@ def test_no_cell_says_that_another_program_writes_to_its_database(tmp_path):
         read(tmp_path, "cells.duckdb", query="select v::integer as v from cells")
 
 
+def test_an_interval_of_duckdb_says_how_long_it_is(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(tmp_path / "stays.duckdb") as opened:
+        opened.execute("create table stays as select 1 as n, interval '50 hours' as stay")
+    found = read(tmp_path, "stays.duckdb", query="select stay, n from stays", where={"n": 1})
+    assert found["stay"].tolist() == ["50:00:00"]
+    assert len(read(tmp_path, "stays.duckdb", query="select stay from stays")) == 1
+
+
 def test_a_log_that_has_no_place_beside_a_database_is_told_of(tmp_path):
     with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
         opened.execute("pragma journal_mode = wal")
