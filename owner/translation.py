@@ -11,8 +11,7 @@ import pandas as pd
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import InputError
 from common.names import repeated
-from common.suggestions import nearest
-from common.texts import printable
+from common.suggestions import did_you_mean, nearest
 from owner.policy import PrivateSource
 
 __all__ = ["parse_pairs", "parse_spellings", "stored_names_of", "translated", "with_hint"]
@@ -31,7 +30,7 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
     """
     for name, stored in source.rename.items():
         if stored not in table.columns:
-            raise InputError(f"{where}: data.rename.{name}: no column {stored!r} in the table")
+            raise _not_there(stored, table, where=f"{where}: data.rename.{name}")
     names = {stored: name for name, stored in source.rename.items()}
     changed = table.rename(columns=names) if names else table
     stand_twice = set(repeated(changed.columns))
@@ -45,7 +44,7 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
     for key, names_of in (("units", source.units), ("spellings", source.spellings)):
         for name in names_of:
             if name not in changed.columns:
-                raise InputError(f"{where}: data.{key}.{name}: no column {name!r} in the table")
+                raise _not_there(name, changed, where=f"{where}: data.{key}.{name}")
     for name, factor in source.units.items():
         with np.errstate(all="ignore"):
             made[name] = pd.Series(parse_numbers(changed[name]) * factor, index=changed.index)
@@ -110,9 +109,23 @@ def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
     return spellings
 
 
+def _not_there(name: str, table: pd.DataFrame, *, where: str) -> InputError:
+    """That a table has no such column, and which one may be meant."""
+    near = did_you_mean(name, map(str, table.columns))
+    return InputError(f"{where}: no column {name!r} in the table{near}")
+
+
 def _pair(name: str, own: str) -> str:
-    """What is typed to rename a column."""
-    return f"--rename {shlex.quote(printable(f'{name}={own}'))}"
+    r"""What is typed to rename a column, in a form that keeps a line break.
+
+    >>> print(_pair("income", "pay"), _pair("Alter", "Alter\n(Jahre)"))
+    --rename income=pay --rename $'Alter=Alter\n(Jahre)'
+    """
+    pair = f"{name}={own}"
+    if pair.isprintable():
+        return f"--rename {shlex.quote(pair)}"
+    shown = (f"\\{c}" if c in "\\'" else c if c.isprintable() else repr(c)[1:-1] for c in pair)
+    return f"--rename $'{''.join(shown)}'"
 
 
 def with_hint(name: str, names: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from common.columns import category_keys
 from common.errors import InputError
 from owner.policy import PrivateSource
-from owner.translation import parse_pairs, parse_spellings, translated
+from owner.translation import parse_pairs, parse_spellings, translated, with_hint
 
 TABLE = pd.DataFrame({"sex": ["m", " f ", None, "x"], "age": ["365", "730 ", "n/a", "1e400"]})
 
@@ -50,6 +52,19 @@ def test_two_names_can_be_exchanged():
 def test_a_word_for_nothing_is_named(words, told):
     with pytest.raises(InputError, match=told):
         put(**words)
+
+
+def test_a_name_with_a_line_break_is_suggested_as_it_can_be_typed():
+    """Shown on one line it looks like one that is there, and is not."""
+    table = TABLE.rename(columns={"age": "age\n(years)"})
+    with pytest.raises(InputError) as refused:
+        translated(table, PrivateSource(rename={"Age": "age (years)"}), where="t.csv")
+    assert r"no column 'age (years)' in the table; did you mean 'age\n(years)'?" in str(
+        refused.value
+    )
+    hint = with_hint("Age years", list(table)).partition("--rename ")[2].removesuffix(")")
+    typed = subprocess.check_output(["bash", "-c", f"printf %s {hint}"], text=True)
+    assert parse_pairs("--rename", [typed]) == {"Age years": "age\n(years)"}
 
 
 @pytest.mark.parametrize("text", ["", "a", "a=", "=b"])
