@@ -29,7 +29,8 @@ def validation_lines(summary: Summary) -> list[str]:
     Empty where no owner was to be asked.
     """
     found, missing = summary.validation, summary.validation_missing
-    lines = [] if found is None else [_how_good(found), *_better(found)]
+    own = None if summary.own in missing else summary.own
+    lines = [] if found is None else [_how_good(found, own), *_better(found)]
     if found is not None and found.by_owner:
         lines.append(_by_owner(found))
     if missing:
@@ -162,10 +163,21 @@ def is_drowned(measured: Measured, width: float) -> bool:
     return measured.noise >= width
 
 
-def _how_good(found: ValidationSummary) -> str:
-    own, says = ("its", "says") if found.owners == 1 else ("their", "say")
-    owners = counted(found.owners, "owner")
-    whose = f"{owners} {says}, with noise, of {own} {found.records:,} records: "
+def _whose(found: ValidationSummary, own: str | None) -> str:
+    """Who says it, of how many records; the learner knows what its own shard says exactly."""
+    its, says = ("its", "says") if found.owners == 1 else ("their", "say")
+    others = counted(found.owners - (own is not None), "owner")
+    if own is None:
+        who = f"{others} {says}, with noise,"
+    elif found.owners == 1:
+        who = f"{own}, the learner, {says} exactly"
+    else:
+        who = f"{others}, with noise, and {own}, the learner, exactly, {says}"
+    return f"{who} of {its} {found.records:,} records: "
+
+
+def _how_good(found: ValidationSummary, own: str | None) -> str:
+    whose = _whose(found, own)
     drowned = is_drowned(found.loss, found.loss_bound)
     if found.rmse is not None and found.largest_error is not None:
         beyond = number_words(found.largest_error)

@@ -170,9 +170,23 @@ def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summ
 
 def test_one_owner_says_and_several_say(summarised):
     one = summarised(0.02)
-    assert _how_good(one).startswith("1 owner says, with noise, of its 10,000 records: ")
+    assert _how_good(one, None).startswith("1 owner says, with noise, of its 10,000 records: ")
     two = one.model_copy(update={"owners": 2})
-    assert _how_good(two).startswith("2 owners say, with noise, of their 10,000 records: ")
+    assert _how_good(two, None).startswith("2 owners say, with noise, of their 10,000 records: ")
+
+
+def test_the_learners_own_shard_is_not_among_those_that_answer_with_noise(summarised, summary):
+    found = summarised(0.02)
+    for owners, who in (
+        (3, "2 owners, with noise, and a, the learner, exactly, say of their"),
+        (2, "1 owner, with noise, and a, the learner, exactly, say of their"),
+        (1, "a, the learner, says exactly of its"),
+    ):
+        told = {"validation": found.model_copy(update={"owners": owners}), "own": "a"}
+        run = summary().model_copy(update=told)
+        assert validation_lines(run)[0].startswith(f"{who} 10,000 records: ")
+    silent = run.model_copy(update={"validation_missing": {"a": "it forbids it"}})
+    assert validation_lines(silent)[0].startswith("1 owner says, with noise, of its 10,000 ")
 
 
 @pytest.mark.parametrize("noise", [1e-9, 1e6])
