@@ -82,11 +82,18 @@ def _holder(certificate: bytes) -> Peer:
     return Peer(name=text, role=role_named(uris), expires=read.not_valid_after_utc)
 
 
-def days_left(holder: Peer) -> str:
-    """How long a certificate lasts, in words."""
+def days_left(holder: Peer, identity: Identity) -> str:
+    """How long our certificate lasts, in words, and its CA or one behind it if that ends first."""
     if holder.expires is None:
         return "of no known end"
-    return f"{(holder.expires - datetime.now(UTC)) // timedelta(days=1)} days left"
+    words, first = _days_until(holder.expires), end_of(identity)
+    if first is None or first >= holder.expires:
+        return words
+    return f"{words}, but its CA ends before it: {_days_until(first)}"
+
+
+def _days_until(end: datetime) -> str:
+    return f"{(end - datetime.now(UTC)) // timedelta(days=1)} days left"
 
 
 def end_of(identity: Identity) -> datetime | None:

@@ -93,6 +93,20 @@ def test_a_sound_owner_passes_and_the_certificate_is_told(doctor, owner_folder, 
     assert "ledger.sqlite: made at the first start" in said.out
 
 
+def test_a_ca_that_ends_before_the_certificate_is_told_of(doctor, owner_folder, tmp_path):
+    """Whoever renews the certificate alone is let in no longer than its CA lasts."""
+    party = Party(name="owner-a", role="owner", hosts=("127.0.0.1",))
+    certs = tmp_path / "certs"
+    make_certificates(certs, [party], study="s", days=90, ca_days=10, renew=False)
+    path = owner_folder()
+    path.write_text(path.read_text() + tls(certs / "owner-a"))
+    said = doctor("copriv-owner", path)
+    assert said.status == 0, said
+    assert "owner-a, 89 days left, but its CA ends before it: 9 days left" in " ".join(
+        said.out.split()
+    )
+
+
 def test_a_certificate_of_another_and_a_key_for_all_are_found(doctor, owner_folder, certs):
     path = owner_folder()
     path.write_text(path.read_text() + tls(certs / "owner-b"))
