@@ -60,8 +60,8 @@ class DataOwner:
         checked: Callable[[], str] = str,
     ) -> None:
         self._name, self._ledger, self._maker = name, ledger, maker
-        # Who may ask.
-        self.access = access
+        # Who may ask, and what is agreed to.
+        self.access, self.policy = access, maker.policy
         self._checked = checked
         self._studies = Studies(ledger, maker)
         self._offers = Offers(offers or OfferSettings(), pause=time.sleep)

@@ -43,6 +43,8 @@ class OwnerMetrics:
         self._follow("copriv_charges", "Responses charged to the ledger.", owner.charges)
         self._follow("copriv_epsilon_held", "Epsilon spent or reserved.", owner.epsilon_held)
         self._follow("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
+        most = float(owner.policy.epsilon_per_study)
+        self._follow("copriv_epsilon_per_study", "The most that a study may spend.", lambda: most)
         self._follow(
             "copriv_ledger_works",
             "0 from a failure of the ledger until it can be written again, else 1.",

@@ -17,7 +17,9 @@ RULES = PROMETHEUS / "rules.yml"
 DAY = 86400
 # By alert: labels and values that it fires at, and values of the same that it does not fire at.
 # Prometheus's tests begin at 0 seconds since 1970.
-BANK = 'job="owners", instance="bank:9464"'
+INSTANCE = "bank:9464"
+BANK = f'job="owners", instance="{INSTANCE}"'
+LEFT, HELD, EACH = (f"copriv_epsilon_{of}{{{BANK}}}" for of in ("left", "held", "per_study"))
 CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "CertificateEnds": (
         {f"copriv_certificate_end_seconds{{{BANK}}}": 13 * DAY},
@@ -29,8 +31,8 @@ CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
         {f"copriv_ledger_works{{{BANK}}}": 1},
     ),
     "BudgetNearlySpent": (
-        {f"copriv_epsilon_left{{{BANK}}}": 0.2, f"copriv_epsilon_held{{{BANK}}}": 2.8},
-        {f"copriv_epsilon_left{{{BANK}}}": 0.5, f"copriv_epsilon_held{{{BANK}}}": 2.5},
+        {LEFT: 0.2, HELD: 2.8, EACH: 1},
+        {LEFT: 0.5, HELD: 2.5, EACH: 1},
     ),
     "OwnerAway": (
         {'copriv_owner_away{job="learner", instance="lab:9464", owner="bank"}': 1},
@@ -103,6 +105,28 @@ def test_rules_fire_when_they_should_and_only_then(rule, tmp_path):
     )
     promtool("test", "rules", tmp_path / "tests.yml")
     promtool("check", "config", PROMETHEUS / "prometheus.yml")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NO promtool: RULES WERE NOT RUN")
+@pytest.mark.parametrize(("each", "fires"), [(1, 1), (3, 0), (5, 0)])
+def test_a_budget_for_one_study_is_spent_as_it_was_planned(tmp_path, each, fires):
+    """It is all held from the first moment on, as `copriv-owner join` writes it."""
+    (rule,) = [rule for rule in rules() if rule["alert"] == "BudgetNearlySpent"]
+    told = {"summary": rule["annotations"]["summary"].replace("{{ $labels.instance }}", INSTANCE)}
+    alert = {"exp_labels": {"job": "owners", "instance": INSTANCE}, "exp_annotations": told}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": series, "values": f"{value}x30"}
+            for series, value in ((LEFT, 0), (HELD, 3), (EACH, each))
+        ],
+        "alert_rule_test": [
+            {"eval_time": "20m", "alertname": rule["alert"], "exp_alerts": [alert] * fires}
+        ],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [case]}))
+    promtool("test", "rules", path)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="NO promtool: RULES WERE NOT RUN")

@@ -77,6 +77,7 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     assert told["copriv_charges"] == 2
     assert told["copriv_epsilon_held"] == 1
     assert told["copriv_epsilon_left"] == 3
+    assert told["copriv_epsilon_per_study"] == 10
     assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
     assert told["copriv_answer_seconds_count"] == 4
     assert told["copriv_ledger_works"] == 1
@@ -84,6 +85,7 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     assert {re.sub(r"_(total|created|bucket|count|sum)$", "", name) for name in names} == {
         *("copriv_responses", "copriv_charges", "copriv_epsilon_held", "copriv_epsilon_left"),
         *("copriv_refusals", "copriv_answer_seconds", "copriv_ledger_works"),
+        "copriv_epsilon_per_study",
     }
 
 
