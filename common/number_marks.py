@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from common.cells import distinct_texts
-from common.columns import is_missing_text, parse_number, unit_of
+from common.columns import is_missing_text, parse_month, parse_number, unit_of
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.parquet_files import ParquetFile
@@ -88,6 +88,8 @@ _ODD = re.compile(
     re.ASCII,
 )
 _PLAIN = _form(_DIGITS)
+# What spreadsheets show for a value that is not there, in languages where it has no ! behind it.
+_NO_VALUES = frozenset({"#NV", "#N/D", "#N/B", "#I/T", "#ND", "#YOK"})
 _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 
 
@@ -104,7 +106,7 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
       table: Its rows as they were read; only its columns are looked at.
     """
     texts = _texts_of(table)
-    units = _unit_notes(texts)
+    units = [*_unit_notes(texts), *_error_notes(texts)]
     if source is None:
         return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
     first = open_source(source, base=base).parts[0].table
@@ -188,6 +190,36 @@ def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
             "in one unit"
         )
     return notes
+
+
+def _error_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Where the error of a spreadsheet is a name of its own; among numbers it counts as empty.
+
+    >>> _error_notes({"sex": ["f", "#NV", "m"], "age": ["#NV", "1", "2"], "no": ["#1", "#2!"]})
+    ["sex: '#NV' is a spreadsheet's error, and counts as a name of its own; empty such cells"]
+    """
+    found = {name: next(filter(_is_error, texts), "") for name, texts in columns.items()}
+    names = [name for name, error in found.items() if error and not all(map(_says, columns[name]))]
+    says = "is a spreadsheet's error, and counts as a name of its own; empty such cells"
+    return [f"{named(names)}: {found[names[0]]!r} {says}"] if names else []
+
+
+def _says(text: str) -> bool:
+    """Whether a text is a number, a date or an error, which is a gap among these."""
+    return _is_read(text) or _is_error(text) or not math.isnan(parse_month(text))
+
+
+def _is_error(text: str) -> bool:
+    """Whether a text is what a spreadsheet shows where a formula fails, in any language.
+
+    >>> [_is_error(text) for text in ("#DIV/0!", "#NOM?", "#\u0417\u041d\u0410\u0427!", "#A1", "!")]
+    [True, True, True, False, False]
+    """
+    if not text.startswith("#") or len(text) > LONGEST_NAME:
+        return False
+    word = text[1:].rstrip("!?")
+    fails = text[-1] in {"!", "?"} and word.upper() == word and word[:1].isalpha()
+    return fails or text in _NO_VALUES
 
 
 def _unit_or_currency(text: str) -> str:

@@ -47,6 +47,15 @@ def test_amounts_with_a_decimal_comma_are_told(tmp_path):
     assert note.startswith("sum: cells such as € 79.723,37 have a decimal comma; say so")
 
 
+@pytest.mark.parametrize("error", ["#NV", "#DIV/0!", "#VALEUR!", "#BEZUG!", "#NOM?"])
+def test_a_spreadsheets_error_among_names_is_told(tmp_path, error):
+    """Among the owners' names it would be one more owner; among numbers and dates it is a gap."""
+    names = {"house": ["#A1", "B", error], "sex": ["f", error, "m"], "tag": ["#1", "#2!", "#b!"]}
+    others = {"age": ["31", error, "42"], "day": ["2020-01-31", error, "2020-02-01"]}
+    (note,) = noted(tmp_path, ",", names | others)
+    assert note.startswith(f"house, sex: {error!r} is a spreadsheet's error, and counts as a name")
+
+
 @pytest.mark.parametrize(
     ("separator", "columns"),
     [
