@@ -11,6 +11,7 @@ import click
 
 from common.command import as_listed
 from common.errors import InputError
+from common.files import real_path
 
 __all__ = ["place_below", "reading_options", "typed_place"]
 
@@ -79,5 +80,5 @@ def place_below(place: Mapping[str, str], folder: Path) -> dict[str, str]:
     kind = "" if key == "path" else told.partition(":")[0] + ":"
     if kind == "env:":
         return dict(place)
-    real = Path(told.removeprefix(kind)).resolve()
-    return {**place, key: f"{kind}{os.path.relpath(real, folder.resolve())}"}
+    real = real_path(Path(told.removeprefix(kind)))
+    return {**place, key: f"{kind}{os.path.relpath(real, real_path(folder))}"}

@@ -27,7 +27,7 @@ from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
 from common.features import FeatureMap
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, real_path, write_or_refuse
 from common.fitting import ColumnRule, TargetRule
 from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
@@ -151,7 +151,7 @@ def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    return os.path.relpath(path.resolve(), folder.resolve())
+    return os.path.relpath(real_path(path), real_path(folder))
 
 
 def _listen(address: str) -> str:

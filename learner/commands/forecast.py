@@ -15,6 +15,7 @@ from rich.console import Console
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.files import real_path
 from common.small_files import read_own
 from common.tables import TableSource, read_table
 from common.texts import counted, printable
@@ -137,7 +138,7 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
       InputError: Public records, a group or an owner's n_i cannot be had.
     """
     if public is not None:
-        source = check_settings(TableSource, {"path": public.resolve()}, where="--public")
+        source = check_settings(TableSource, {"path": real_path(public)}, where="--public")
         features = settings.features.model_copy(update={"public": source})
         settings = settings.model_copy(update={"features": features})
     if settings.features.public is None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from common.certificates import holder
 from common.errors import InputError
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, real_path, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
 from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
@@ -143,7 +143,7 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
       InputError: They are different.
     """
     made, signer = certs / learner / "ca.pem", certs / CA_FOLDER / "certificate.pem"
-    if ours.resolve() == made.resolve():
+    if real_path(ours) == real_path(made):
         return
     try:
         same = read_own(ours) == read_own(signer)

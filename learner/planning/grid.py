@@ -13,6 +13,7 @@ import numpy as np
 
 from common.config import Overrides, load_settings, parse_values
 from common.errors import InputError
+from common.files import real_path
 from common.setting_kinds import plain
 from common.texts import printable
 from learner.planning.sections import is_owner_requested
@@ -169,7 +170,7 @@ def experiment_of(
             f"expected at most {MOST_POINTS:,} points and {MOST_STUDIES:,} studies; "
             "give fewer values or seeds, or several sweeps"
         )
-    values = {} if data is None else {"data.path": Path(data).resolve()}
+    values = {} if data is None else {"data.path": real_path(Path(data))}
     whole = load_settings(StudySettings, study, overrides=overrides, values=values)
     check_forecast(whole)
     if "data.path" in grid and values:

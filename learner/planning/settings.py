@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from common.config import VALIDATION_SHARE, Overrides, Positive, Settings, load_settings
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
+from common.files import real_path
 from common.losses import LOSSES
 from common.names import Name, repeated
 from common.tables import TableSource
@@ -262,7 +263,7 @@ def load_study(
     Raises:
       InputError: The file, a key or a value is wrong, or nothing would be read from the table.
     """
-    values = {} if data is None else {"data.path": Path(data).resolve()}
+    values = {} if data is None else {"data.path": real_path(Path(data))}
     settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
     check_data_typed(data, settings)
     check_forecast(settings)

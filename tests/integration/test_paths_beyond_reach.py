@@ -9,11 +9,23 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from common.errors import InputError
 from common.typed_paths import A_FOLDER
 from learner.cli import cli
 from owner.cli import cli as owner_cli
 
 LONG = "x" * 300
+STUDY = """name = "s"
+features = { public = { path = "public.csv" }, target = "b" }
+model = { theta_max = 1 }
+privacy = { epsilon = 1 }
+owners = [{ name = "bank", address = "127.0.0.1:1" }]
+
+[tls]
+ca = "certs/learner/ca.pem"
+certificate = "certs/learner/certificate.pem"
+key = "certs/learner/key.pem"
+"""
 TYPED = {
     cli: (
         *(f"simulate {LONG}", f"init {LONG}.csv --target a --yes", f"report {LONG}"),
@@ -43,6 +55,32 @@ def test_a_name_that_is_too_long_is_one_sentence(root, typed, tmp_path, monkeypa
     assert not isinstance(said.exception, OSError), said.exception
     assert "Traceback" not in said.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("root", "typed"),
+    [
+        (cli, "simulate STUDY --data loop --out run"),
+        (cli, "sweep STUDY --data loop --out run"),
+        (cli, "forecast STUDY --public loop --out run"),
+        (cli, "invite STUDY --certs loop --out run"),
+        (owner_cli, "join INVITATION --data loop --out run"),
+    ],
+)
+def test_links_that_go_in_a_circle_are_one_sentence(root, typed, tmp_path, monkeypatch):
+    """It was a traceback of commands that say where a table is."""
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("back")
+    Path("back").symlink_to("loop")
+    rows = "".join(f"{i % 7},{i % 7 + i % 3}\n" for i in range(60))
+    Path("public.csv").write_text(f"a,b\n{rows}")
+    Path("study.toml").write_text(STUDY)
+    invite = ["invite", "study.toml", "--out", "files", "--certs", "certs"]
+    assert CliRunner().invoke(cli, invite, catch_exceptions=False).exit_code == 0
+    typed = typed.replace("STUDY", "study.toml").replace("INVITATION", "files/bank.invitation")
+    said = CliRunner().invoke(root, typed.split())
+    assert isinstance(said.exception, InputError), said.exception
+    assert not Path("run").exists()
 
 
 def test_a_folder_that_may_not_be_looked_into_is_named(monkeypatch):
