@@ -9,13 +9,13 @@ import click
 
 from common.texts import LONGEST_NAME, printable
 
-__all__ = ["A_FILE", "A_FOLDER"]
+__all__ = ["A_FILE", "A_FOLDER", "A_TABLE"]
 
 
 class _Typed(click.Path):
-    """A path of a file or of a folder, which need not be there."""
+    """A path of a file, of a folder, or of either, which need not be there."""
 
-    def __init__(self, *, is_folder: bool) -> None:
+    def __init__(self, *, is_folder: bool | None) -> None:
         super().__init__(path_type=Path)
         self._is_folder = is_folder
 
@@ -29,9 +29,11 @@ class _Typed(click.Path):
             self.fail(f"{shown}: {error.strerror}; give another path", param, ctx)
         if self._is_folder and is_file:
             self.fail(f"{path} is a file; give a folder", param, ctx)
-        if not self._is_folder and is_folder:
+        if self._is_folder is False and is_folder:
             self.fail(f"{path} is a folder; give a file", param, ctx)
         return super().convert(value, param, ctx)
 
 
 A_FILE, A_FOLDER = _Typed(is_folder=False), _Typed(is_folder=True)
+# A folder of files is one table.
+A_TABLE = _Typed(is_folder=None)

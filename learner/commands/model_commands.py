@@ -10,7 +10,7 @@ import click
 from common.command import console, out_file
 from common.errors import InputError
 from common.texts import counted
-from common.typed_paths import A_FILE, A_FOLDER
+from common.typed_paths import A_FOLDER, A_TABLE
 from common.typed_tables import reading_options, typed_place
 
 __all__ = ["evaluate", "export", "predict", "report"]
@@ -20,11 +20,11 @@ FORMS = ("onnx", "sklearn", "json", "sql")
 run_argument = click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 data_option = click.option(
     "--data",
-    type=A_FILE,
+    type=A_TABLE,
     required=True,
     metavar="TABLE",
-    help="A raw table, CSV, Parquet or a database, with the columns that the model was trained on, "
-    "in the study's names and units: those of an OWNER.toml are not applied.",
+    help="A raw table, CSV, Parquet, a folder of them or a database, with the columns that the "
+    "model was trained on, in the study's names and units: those of an OWNER.toml are not applied.",
 )
 out_option = out_file("The file to write.", required=True)
 public_option = click.option(

@@ -318,6 +318,19 @@ def test_nothing_is_written_over_a_file_that_is_something_else(
             assert typed(*command, "--out", tmp_path / f"m.{form}").returncode == 0
 
 
+def test_a_folder_of_files_is_one_table(tmp_path, make_model, make_raw_table, typed):
+    """As everywhere else: a pattern for the same files was taken."""
+    model, stays, out = tmp_path / "model.json", tmp_path / "stays", tmp_path / "out.csv"
+    model.write_text(make_model().to_json())
+    stays.mkdir()
+    for i in range(2):
+        make_raw_table(60, seed=i, strange=False).to_csv(stays / f"{i}.csv", index=False)
+    said = typed("copriv", "predict", model, "--data", stays, "--out", out)
+    assert said.returncode == 0, said.stderr
+    assert len(pd.read_csv(out)) == 120
+    assert "120 records" in typed("copriv", "evaluate", model, "--data", stays).stdout
+
+
 def test_evaluate_refuses_a_row_of_totals(tmp_path, make_model, make_raw_table, typed):
     """One such row outweighs all errors of the others."""
     model, data = tmp_path / "model.json", tmp_path / "new.csv"
