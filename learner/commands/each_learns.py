@@ -28,7 +28,7 @@ from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
 from learner.results.report import print_by_name
-from learner.results.run_folder import new_run_folder, write_features, write_json
+from learner.results.run_folder import EACH_LEARNS, new_run_folder, write_features, write_json
 from learner.results.summary import Summary
 from learner.results.verdict_words import as_number
 from learner.training.memory_owner import LocalShard
@@ -98,7 +98,7 @@ def run_each_learns(
                 summaries.append(summary)
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
-    write_json(folder / "each-learns.json", result)
+    write_json(folder / EACH_LEARNS, result)
     return folder
 
 

@@ -30,6 +30,7 @@ from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 
 __all__ = [
+    "EACH_LEARNS",
     "JOURNAL",
     "OWNERS",
     "VERSIONS",
@@ -48,6 +49,13 @@ __all__ = [
 
 SETTINGS, JOURNAL = "study.toml", "journal.sqlite"
 OTHER = "give the folder of a finished run"
+EACH_LEARNS = "each-learns.json"
+# By a file of theirs what other folders hold, and what to do.
+NO_RUNS = {
+    "forecast.json": "a forecast and no run; give the folder of a run, or open forecast.html there",
+    "sweep.parquet": "a sweep and no run; give the folder of a run, or open sweep.html there",
+    EACH_LEARNS: "a run of each owner, in folders of their names; give one of these, or several",
+}
 # What a run that goes on may have otherwise, beside its owners' addresses.
 MAY_CHANGE = {"guard", "network", "tls"}
 # Where a simulation keeps what its owners left.
@@ -292,12 +300,9 @@ def why_unfinished(folder: Path) -> str:
         return f"{folder}: there is no such folder; {OTHER}"
     if not folder.is_dir():
         return f"{folder}: is a file; {OTHER}"
-    for kind, its_file in (("forecast", "forecast.json"), ("sweep", "sweep.parquet")):
+    for its_file, what in NO_RUNS.items():
         if (folder / its_file).is_file():
-            return (
-                f"{folder}: this folder holds a {kind} and no run; give the folder of a run, or "
-                f"open {kind}.html there"
-            )
+            return f"{folder}: this folder holds {what}"
     if not is_begun(folder):
         return f"{folder}: holds no summary.json that can be read; {OTHER}"
     if (folder / OWNERS).is_dir():

@@ -132,6 +132,14 @@ def test_a_folder_of_something_else_than_a_run_says_what_it_holds(tmp_path, kind
     assert told.endswith(f"open {kind}.html there")
 
 
+def test_a_folder_of_runs_of_each_owner_says_where_they_are(tmp_path):
+    (tmp_path / "each-learns.json").touch()
+    told = why_unfinished(tmp_path)
+    assert told.endswith(
+        "holds a run of each owner, in folders of their names; give one of these, or several"
+    )
+
+
 def test_runs_that_begin_at_once_have_each_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # As if the other began between the look and the making.
