@@ -25,6 +25,7 @@ from common.batches import (
 )
 from common.errors import InputError
 from common.pushdown import ColumnExtent, kind_of
+from common.trials import ends_the_process
 
 __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
 
@@ -157,6 +158,7 @@ class _Groups:
         self._types = dict(zip(schema.names, schema.types, strict=True))
         # Of others, gaps change nothing.
         typed = [name for name in columns if is_typed_by_gaps(self._types[name])]
+        self._asked = {*keep.columns, *typed}
         self.with_gaps: set[str] = set()
         self._sizes = _sizes(file)
         starts = [sum(self._sizes[:i]) for i in range(len(self._sizes))]
@@ -202,7 +204,24 @@ class _Groups:
 
     def _statistics(self, group: int, name: str) -> Any:
         """What a file says of a column in a group, None where it says nothing."""
+        return self._said_of(group, name) if self._can_be_asked else None
+
+    def _said_of(self, group: int, name: str) -> Any:
         return self._group(group).column(self._places[name]).statistics
+
+    @cached_property
+    def _can_be_asked(self) -> bool:
+        """Whether Arrow would not end this process, asked what a damaged file says of a column.
+
+        Of the same damage it says what it is when the rows are read.
+        """
+
+        def ask() -> None:
+            for group in range(len(self._sizes)):
+                for name in self._asked:
+                    self._said_of(group, name)
+
+        return not ends_the_process(ask)
 
     def _extent(self, group: int, name: str) -> ColumnExtent | None:
         """Between what the cells of a column lie in a group; None where that is not known."""

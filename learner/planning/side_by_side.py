@@ -10,13 +10,13 @@ import ctypes
 import multiprocessing
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from common.trials import fork
 from learner.simulated.united import own_processors
 
 __all__ = ["side_by_side"]
@@ -62,7 +62,7 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with receiver:
         with sender:
-            copy = _fork()
+            copy = fork()
             if copy == 0:
                 _do(work, sender)
         if copy is None:
@@ -82,20 +82,6 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         finally:
             os.kill(copy, signal.SIGKILL)
             os.waitpid(copy, 0)
-
-
-def _fork() -> int | None:
-    """As os.fork; None where the system has no room for another process.
-
-    Python 3.12 and later warn of locks that other threads hold. A copy that waits for one is given
-    up.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-        try:
-            return os.fork()
-        except OSError:
-            return None
 
 
 def _do(work: Callable[[], object], sender: Connection) -> NoReturn:

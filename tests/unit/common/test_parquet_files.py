@@ -70,6 +70,21 @@ def test_a_group_that_counts_its_rows_wrongly_is_refused(lying, where: dict[str,
         read_table(source, base=Path())
 
 
+@pytest.mark.parametrize("where", [{"x": 7}, {"x": {"min": 500}}])
+def test_a_footer_at_which_arrow_would_end_the_process_is_not_asked(where, tmp_path):
+    """Its rows are all there: that only what it says of its columns is damaged costs none."""
+    path = tmp_path / "damaged.parquet"
+    numbers = pa.table({"x": [float(k) for k in range(ROWS)]})
+    pq.write_table(numbers, path, row_group_size=ROWS // GROUPS, use_dictionary=False)
+    source = TableSource.model_validate({"path": path, "where": where})
+    expected = read_table(source, base=Path())
+    # In each group the column says again that its numbers are real, and now that they are whole.
+    content, real, whole = path.read_bytes(), b"\x1c\x15\x0a\x19", b"\x1c\x15\x04\x19"
+    assert content.count(real) == GROUPS
+    path.write_bytes(content.replace(real, whole))
+    pd.testing.assert_frame_equal(read_table(source, base=Path()), expected)
+
+
 def test_a_file_that_counts_its_rows_rightly_is_read(lying):
     assert len(read_table(TableSource(path=lying(), rows="-50:"), base=Path())) == 50
 

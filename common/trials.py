@@ -1,0 +1,81 @@
+"""What may end a process, tried in a copy of it first."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import warnings
+from collections.abc import Callable
+from typing import NoReturn
+
+__all__ = ["ends_the_process", "fork"]
+
+# A copy that takes longer may wait for a lock that another thread held as it was made.
+LONGEST_SECONDS = 60.0
+# How a process ends for which a library gives up.
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+ERRORS = 2
+
+
+def fork() -> int | None:
+    """As os.fork; None where the system has no room for another process.
+
+    Python 3.12 and later warn of locks that other threads hold. A copy that waits for one is given
+    up.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        try:
+            return os.fork()
+        except OSError:
+            return None
+
+
+def ends_the_process(work: Callable[[], object]) -> bool:
+    """Whether some work would end this process, as a copy of it shows.
+
+    Libraries in other languages end it where a file is damaged in a way that they do not expect.
+    An exception is none of that, and says what it says when the work is done here. Where no copy
+    can be made, or it does not end, nothing is known: False.
+
+    Args:
+      work: What is tried; nothing of it is seen here.
+
+    >>> ends_the_process(os.abort), ends_the_process(lambda: 1 / 0)
+    (True, False)
+    """
+    receiver, sender = os.pipe()
+    try:
+        copy = fork()
+        if copy == 0:
+            _try(work)
+    finally:
+        # The copy alone holds it: its end is the end of the copy.
+        os.close(sender)
+    try:
+        if copy is None:
+            return False
+        try:
+            select.select([receiver], [], [], LONGEST_SECONDS)
+        finally:
+            os.kill(copy, signal.SIGKILL)
+            _, status = os.waitpid(copy, 0)
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES
+    finally:
+        os.close(receiver)
+
+
+def _try(work: Callable[[], object]) -> NoReturn:
+    """Be the copy: do this, say nothing, leave nothing, and end, whatever happens."""
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), ERRORS)
+        for number in (*CRASHES, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        # Should this process be killed meanwhile: what the copy holds, such as locks, is let go.
+        signal.setitimer(signal.ITIMER_REAL, LONGEST_SECONDS)
+        work()
+    finally:
+        os._exit(0)
