@@ -94,10 +94,14 @@ def calls_at_once(most: int) -> Options:
     return [("grpc.max_concurrent_streams", most)]
 
 
+# So many bytes are read at once. Without a bound gRPC makes room for whatever has come, and keeps
+# that as long as a part of it: hundreds of megabytes of one who sends faster than is read.
+BOUNDED_READS: Options = [("grpc.experimental.tcp_max_read_buffer_size", 2**20)]
 # Of who opens the connection. A firewall forgets quiet lines, and a side that vanished without a
 # word is noticed by its silence.
 CLIENT_OPTIONS: Options = [
     *size_options(),
+    *BOUNDED_READS,
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -109,6 +113,7 @@ RECONNECT_OPTIONS: Options = [
     ("grpc.min_reconnect_backoff_ms", 5_000),
 ]
 SERVER_OPTIONS: Options = [
+    *BOUNDED_READS,
     # A second server on the same port would share its calls silently.
     ("grpc.so_reuseport", 0),
     # The other side looks every ten seconds whether we are there, also when nothing else is said.

@@ -1,0 +1,105 @@
+"""Whoever sends without end takes little memory of who reads it, on both sides of a connection."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+# What a flood may take, and how much is sent: without a bound a tenth of it and more stays.
+MOST_BYTES, SENT_BYTES = 48 * 2**20, 2**30
+# The beginning of a connection of HTTP/2, with no settings of ours; theirs are received.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, RECEIVED = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
+
+TAKEN = """
+import resource, sys
+def taken():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+"""
+LEARNER = f"""{TAKEN}
+import grpc
+from common.channels import open_channel
+from common.wire import CLIENT_OPTIONS
+channel = open_channel(sys.argv[1], None, CLIENT_OPTIONS)
+before = taken()
+try:
+    channel.unary_unary("/copriv.v1.DataOwner/Describe")(b"", timeout=120)
+except grpc.RpcError:
+    print(taken() - before)
+"""
+OWNER = f"""{TAKEN}
+from owner.ports import Port
+from owner.server import OPTIONS
+port = Port(lambda server: None, "listen", "127.0.0.1:0", identity=None, options=OPTIONS)
+port.start()
+print(port.number, flush=True)
+before = taken()
+sys.stdin.read()
+print(taken() - before)
+port.stop(None)
+"""
+
+
+def goodbyes() -> bytes:
+    """Frames that say that the connection will end, and why in many words: it never does."""
+    why = struct.pack(">II", 2**31 - 1, 0) + b"w" * 16_000
+    return (struct.pack(">I", len(why))[1:] + bytes([7, 0, 0, 0, 0, 0]) + why) * 20
+
+
+def unknown() -> bytes:
+    """Frames of a kind that nobody knows, and everybody passes over."""
+    return (struct.pack(">I", 16_000)[1:] + bytes([0xBE, 0, 0, 0, 0, 0]) + bytes(16_000)) * 20
+
+
+def flood(line: socket.socket, frames: bytes) -> None:
+    """Send so much, unless the other side has enough of it."""
+    with suppress(OSError):
+        for _ in range(SENT_BYTES // len(frames)):
+            line.sendall(frames)
+
+
+@contextmanager
+def started(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.long
+def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner():
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, started(LEARNER, f"127.0.0.1:{server.getsockname()[1]}") as learner:
+        line, _ = server.accept()
+        with line:
+            line.sendall(SETTINGS + RECEIVED)
+            flood(line, goodbyes())
+        server.close()
+        told, _ = learner.communicate(timeout=130)
+    assert int(told) < MOST_BYTES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("frames", [goodbyes, unknown])
+def test_a_stranger_that_sends_without_end_takes_little_memory_of_an_owner(frames):
+    with started(OWNER) as owner:
+        assert owner.stdout is not None
+        address = "127.0.0.1", int(owner.stdout.readline())
+        with socket.create_connection(address) as line:
+            line.sendall(PREFACE + SETTINGS)
+            flood(line, frames())
+        told, _ = owner.communicate(timeout=60)
+    assert int(told) < MOST_BYTES
