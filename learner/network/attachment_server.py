@@ -17,7 +17,7 @@ from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
 from common.texts import printable
 from common.tls import Identity
-from common.wire import SERVER_OPTIONS, calls_at_once, size_options
+from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, calls_at_once, size_options
 from learner.network.attached_owner import AttachedOwner, OwnerStream
 
 __all__ = ["AttachmentServer"]
@@ -75,7 +75,7 @@ class AttachmentServer:
         workers = MOST_STREAMS * len(names) + 4
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=workers, thread_name_prefix="attached"),
-            options=[*SERVER_OPTIONS, *size_options(), *calls_at_once(MOST_CALLS)],
+            options=[*SERVER_OPTIONS, *QUIET_OPTIONS, *size_options(), *calls_at_once(MOST_CALLS)],
             maximum_concurrent_rpcs=workers,
         )
         service = _Service(

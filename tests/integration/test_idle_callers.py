@@ -31,6 +31,7 @@ from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
+from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.probes import OPEN_PROBES
@@ -41,6 +42,8 @@ TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
 TOKEN = "a-token-for-the-tests-only"  # noqa: S105
 MAX_CONCURRENT_STREAMS = 3
+# The beginning of a connection of HTTP/2, with no settings of ours.
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 Serve = Callable[..., RunningOwner]
 Folder = Callable[..., Path]
 
@@ -134,8 +137,7 @@ def calls_taken(port: int | None) -> int:
         socket.create_connection(("127.0.0.1", port), timeout=20) as line,
         line.makefile("rb") as said,
     ):
-        # The beginning of a connection of HTTP/2, with no settings of ours.
-        line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        line.sendall(PREFACE)
         length = int.from_bytes(said.read(9)[:3])
         settings = dict(struct.iter_unpack(">HI", said.read(length)))
         return settings[MAX_CONCURRENT_STREAMS]
@@ -151,6 +153,20 @@ def test_a_connection_holds_few_calls_at_once(serve_owner, owner_folder):
     assert 3 < calls_taken(running.port) < 100
     with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=5, patience=5) as learner:
         assert calls_taken(learner.port) == MOST_CALLS
+
+
+@pytest.mark.parametrize("said", [b"", PREFACE], ids=["nothing", "no call"])
+def test_a_connection_to_a_learner_that_says_nothing_is_closed(said, monkeypatch):
+    """As one to an owner: strangers could have held as many as they liked for ever."""
+    quick = [(name, 300) for name, _ in attachment_server.QUIET_OPTIONS]
+    monkeypatch.setattr(attachment_server, "QUIET_OPTIONS", quick)
+    with (
+        AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=5, patience=5) as learner,
+        socket.create_connection(("127.0.0.1", learner.port), timeout=15) as line,
+    ):
+        line.sendall(said)
+        while line.recv(1000):
+            pass
 
 
 @pytest.mark.long
