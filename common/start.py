@@ -25,6 +25,8 @@ def start(command: str, module: str) -> None:
         os.write(2, stopped)
         os._exit(128 + signal.SIGINT)
 
+    # Who started this may ignore the end of its processes, and hands that on: of ours it is told.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.getsignal(signal.SIGINT)
     # What a shell runs in the background ignores it.
     if before is signal.default_int_handler:

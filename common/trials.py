@@ -8,9 +8,10 @@ import select
 import signal
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
-__all__ = ["ends_the_process", "fork"]
+__all__ = ["end_copy", "ends_the_process", "fork"]
 
 # A copy that takes longer may wait for a lock that another thread held as it was made.
 LONGEST_SECONDS = 60.0
@@ -31,6 +32,18 @@ def fork() -> int | None:
             return os.fork()
         except OSError:
             return None
+
+
+def end_copy(copy: int) -> int | None:
+    """End a copy of this process, and return its status.
+
+    None where whoever uses this program in its own process ignores the end of others (SIGCHLD): it
+    is gone without a word then.
+    """
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(copy, signal.SIGKILL)
+        return os.waitpid(copy, 0)[1]
+    return None
 
 
 def ends_the_process(work: Callable[[], object]) -> bool:
@@ -60,8 +73,7 @@ def ends_the_process(work: Callable[[], object]) -> bool:
         try:
             select.select([receiver], [], [], LONGEST_SECONDS)
         finally:
-            os.kill(copy, signal.SIGKILL)
-            _, status = os.waitpid(copy, 0)
+            status = end_copy(copy) or 0
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES
     finally:
         os.close(receiver)

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from common.trials import fork
+from common.trials import end_copy, fork
 from learner.simulated.united import own_processors
 
 __all__ = ["side_by_side"]
@@ -80,8 +80,7 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         try:
             yield result
         finally:
-            os.kill(copy, signal.SIGKILL)
-            os.waitpid(copy, 0)
+            end_copy(copy)
 
 
 def _do(work: Callable[[], object], sender: Connection) -> NoReturn:

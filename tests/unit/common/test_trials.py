@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from common import trials
 from common.trials import ends_the_process
+
+# Started by a program that ignores the end of others, a command tries what would end it.
+IGNORED = """
+import signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from common.start import start
+start("copriv", "tries")
+"""
+TRIES = """
+import os
+from common.trials import ends_the_process
+def main():
+    print(ends_the_process(os.abort))
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS])
@@ -51,3 +67,23 @@ def test_no_copy_and_no_handle_is_left():
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_whoever_started_a_command_it_is_told_how_its_copies_end(tmp_path):
+    (tmp_path / "tries.py").write_text(TRIES)
+    told = subprocess.run(
+        [sys.executable, "-c", IGNORED],
+        env={**os.environ, "PYTHONPATH": f"{os.getcwd()}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.stdout, told.stderr) == ("True\n", "")
+
+
+def test_in_a_program_that_ignores_the_end_of_others_nothing_is_known():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert not ends_the_process(os.abort)
+    finally:
+        signal.signal(signal.SIGCHLD, before)

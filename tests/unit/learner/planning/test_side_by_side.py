@@ -155,6 +155,16 @@ def test_nothing_is_said_of_other_threads():
     assert not said
 
 
+def test_a_program_may_ignore_the_end_of_others():
+    """Whoever started it may have: there is no status to be read then, and nobody to be ended."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with side_by_side([os.getpid, os.getpid]) as results:
+            assert len({HERE, *results()}) == 3
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_a_copy_at_work_is_waited_for(monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", 1.0)
 
