@@ -16,7 +16,7 @@ import numpy as np
 
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.domain import Domain
-from common.errors import BudgetSpentError, PolicyError, RefusedError
+from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
 from common.privacy import NoisePlan, exact_sum, in_short, plan_noise
@@ -220,10 +220,10 @@ def dry_run(
         "epsilon_left": _left(settings.policy, studies),
         "studies": len(studies),
     }
-    path = base / settings.features if settings.features else features
+    path = features or (base / settings.features if settings.features else None)
     if path is None:
         return DryRun(**found)
-    feature_map = pinned or load_feature_map(path)
+    feature_map = _map_at(path, pinned, accepted=settings.features)
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
@@ -245,6 +245,21 @@ def dry_run(
         measured=records is not None,
         trial=trial,
     )
+
+
+def _map_at(path: Path, pinned: FeatureMap | None, *, accepted: Path | None) -> FeatureMap:
+    """The feature map to look under.
+
+    Raises:
+      InputError: It cannot be read, or is another than the owner's own.
+    """
+    found = load_feature_map(path)
+    if pinned is not None and found.digest != pinned.digest:
+        raise InputError(
+            f"{path}: is another feature map than {accepted}, the only one that this owner "
+            "accepts; leave out --features, or take features out of a copy of the settings"
+        )
+    return found
 
 
 def _promised(terms: StudyTerms, plan: NoisePlan) -> dict[str, Any]:

@@ -31,6 +31,8 @@ __all__ = ["TrialStudy", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
+# As many as a horizon may have.
+MOST_RESPONSES = 10**9
 ASSUMED_SHARE = 0.3
 # The most rounds that a learner chooses by itself, ``learner.planning.split.ROUNDS``.
 ASSUMED_ROUNDS = 4
@@ -79,7 +81,7 @@ class _Study(Settings):
     loss: LossName | None = None
     delta: Positive | None = None
     theta_max: Positive | None = None
-    responses: Annotated[int, Field(ge=1)] | None = None
+    responses: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
     epsilon: Epsilon | None = None
     clip: Positive | None = None
     kappa: Annotated[int, Field(ge=1)] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pty
 import re
@@ -275,12 +276,26 @@ def test_check_refuses_what_an_enrolment_would_refuse(owner_folder):
     assert "kappa = 2" in refused(owner_command("check", settings, "--kappa", "1"), 3)
     assert "target" in refused(owner_command("check", settings, "--loss", "hinge"), 3)
     assert "responses" in refused(owner_command("check", settings, "--responses", "0"), 2)
+    assert "responses: got" in refused(owner_command("check", settings, "--responses", 10**10), 2)
     assert "epsilon" in refused(owner_command("check", settings, "--epsilon", "much"), 2)
     assert "cannot be read" in refused(owner_command("check", settings, "--study", "absent"), 2)
     small = owner_folder(max_features=3)
     assert "at most 3" in refused(owner_command("check", small), 3)
     few = owner_folder(min_num_records=201)
     assert "fewer records" in refused(owner_command("check", few), 3)
+
+
+def test_check_takes_no_other_map_than_the_owner_accepts(owner_folder, feature_map, tmp_path):
+    """It looked at the owner's own in its place, and said nothing."""
+    kept, other = tmp_path / "kept.json", tmp_path / "other.json"
+    kept.write_text(feature_map.to_json())
+    changed = json.loads(feature_map.to_json())
+    changed["columns"][0]["fill"] += 0.125
+    other.write_text(json.dumps(changed))
+    settings = owner_folder()
+    assert owner_command("check", settings, "--features", kept).returncode == 0
+    told = refused(owner_command("check", settings, "--features", other), 2)
+    assert "other.json: is another feature map than features.json, the only one" in told
 
 
 def test_check_says_what_to_do_where_the_budget_is_spent(owner_folder, make_terms):
