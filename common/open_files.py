@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
-__all__ = ["allow_open_files"]
+__all__ = ["allow_open_files", "used_up"]
 
 
 def allow_open_files() -> None:
@@ -19,3 +20,20 @@ def allow_open_files() -> None:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def used_up() -> str:
+    """A sentence if this process can open no further file or connection; "" if it can.
+
+    gRPC says nothing of callers that it cannot let in: they wait.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (
+            f"no further file or connection can be opened ({error.strerror}), so nobody else is "
+            f"let in until one is closed; this process may have {most}: raise it (ulimit -n, "
+            "LimitNOFILE=), or look who keeps connections open"
+        )
+    return ""

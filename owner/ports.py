@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import grpc
 
 from common.channels import bind
+from common.open_files import used_up
 from common.tls import Identity
 from common.wire import Options
 from owner.threads import begun, needed
 
 __all__ = ["Port", "on_loop", "soon"]
 
+log = logging.getLogger("copriv.owner")
+
 T = TypeVar("T")
 
 # After the grace that callers get, this many seconds for what does not end by itself.
 CUT_OFF_SECONDS = 5.0
+LOOK_SECONDS = 5.0
 
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
     """The one event loop of this process: gRPC's own queue wakes one loop at a time."""
     loop = asyncio.new_event_loop()
+    _look_for_room(loop)
     begun(needed(loop.run_forever), name="calls")
     return loop
+
+
+def _look_for_room(loop: asyncio.AbstractEventLoop, told: str = "") -> None:
+    """Now and then see whether further connections can be taken; said once if they cannot."""
+    fault = used_up()
+    if fault and not told:
+        log.warning("%s", fault)
+    loop.call_later(LOOK_SECONDS, _look_for_room, loop, fault)
 
 
 def on_loop(work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:

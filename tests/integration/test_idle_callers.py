@@ -27,13 +27,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from waiting import wait_until
 
 from common.config import read_toml
-from common.errors import OrderError
+from common.errors import OrderError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
+from owner.health import ask_health
 from owner.probes import OPEN_PROBES
 from owner.server import RunningOwner, start_owner
 from owner.service import Method
@@ -383,3 +384,37 @@ def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve
                 watched = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=10)
                 assert told.status == next(watched).status == health_pb2.HealthCheckResponse.SERVING
                 watched.cancel()
+
+
+def test_an_owner_whose_connections_are_all_taken_says_so(owner_folder, tmp_path):
+    """Whoever calls meanwhile waits, and is let in as soon as others have gone."""
+    settings, log = owner_folder(), tmp_path / "owner.log"
+    code = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); import owner.cli as c"
+    with log.open("w") as lines:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", f"{code}; c.main()", "serve", str(settings)],
+            stdout=subprocess.PIPE,
+            stderr=lines,
+            text=True,
+        )
+    try:
+        port = int(owner.stdout.readline().split()[-1])
+        with ExitStack() as crowd:
+            for _ in range(100):
+                crowd.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            wait_until(lambda: "no further file or connection can be opened" in log.read_text())
+        wait_until(lambda: is_well(port))
+        assert log.read_text().count("this process may have 64: raise it") == 1
+    finally:
+        owner.terminate()
+        owner.communicate(timeout=30)
+    assert owner.returncode == 0
+
+
+def is_well(port: int) -> bool:
+    """Whether an owner says that it serves."""
+    try:
+        ask_health(f"127.0.0.1:{port}", seconds=5)
+    except UnreachableError:
+        return False
+    return True
