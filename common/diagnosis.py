@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 import ssl
 from collections.abc import Mapping
@@ -162,7 +164,7 @@ def _as_plain_text(connection: socket.socket) -> Cause:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        context.wrap_socket(connection).close()
+        _secured(context, connection).close()
     except ssl.SSLError as error:
         if "ALERT" not in str(error.reason):
             return Cause.STALLED
@@ -185,7 +187,7 @@ def _with_certificate(
     context = _context(identity)
     is_reached = False
     try:
-        with context.wrap_socket(connection, server_hostname=host) as secured:
+        with _secured(context, connection, host) as secured:
             is_reached = True
             # Whoever accepts us speaks first, as HTTP/2 wants it; gRPC hangs up on all others.
             if secured.recv(1):
@@ -203,6 +205,27 @@ def _with_certificate(
     except ConnectionError:
         pass
     return None if is_reached else Cause.STALLED
+
+
+def _secured(
+    context: ssl.SSLContext, connection: socket.socket, host: str | None = None
+) -> ssl.SSLSocket:
+    """A connection after a handshake.
+
+    Raises:
+      OSError: There was none. Of a side that was gone before it, Python alone would leave a socket
+        open, or take it for one that needs no handshake.
+    """
+    gone = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    try:
+        connection.getpeername()
+    except OSError:
+        raise gone from None
+    secured = context.wrap_socket(connection, server_hostname=host)
+    if secured.version() is None:
+        secured.close()
+        raise gone
+    return secured
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
@@ -287,7 +310,7 @@ def _shown(connection: socket.socket, identity: Identity) -> Mapping[str, Any]:
     context = _context(identity)
     context.check_hostname = False
     context.verify_flags |= NO_CHECK_TIME
-    with context.wrap_socket(connection) as secured:
+    with _secured(context, connection) as secured:
         return secured.getpeercert() or {}
 
 

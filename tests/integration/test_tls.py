@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,11 +28,13 @@ from forked import Ended, run
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
 import learner.network.certificates
+from common import diagnosis
 from common.config import read_toml
 from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.proxies import open_connection
 from common.tls import Identity, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
@@ -264,6 +268,30 @@ def test_who_takes_connections_and_says_nothing_is_no_matter_of_certificates(
         cause = why_unreachable(address, ours, far="owner", timeout=0.3)
     assert "takes connections, but did not answer in time" in cause.sentence
     assert not cause.certificates
+
+
+@pytest.mark.parametrize("whose", ["learner", None])
+def test_who_hangs_up_before_a_handshake_is_no_matter_of_certificates(tmp_path, monkeypatch, whose):
+    """Python leaves a socket open then, or takes it for one that needs no handshake."""
+    ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
+    hung_up = threading.Event()
+
+    def reset(near: socket.socket) -> None:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        near.close()
+        hung_up.set()
+
+    def open_late(*where: Any) -> socket.socket:
+        connection = open_connection(*where)
+        assert hung_up.wait(10)
+        return connection
+
+    monkeypatch.setattr(diagnosis, "open_connection", open_late)
+    with answering(reset) as address:
+        cause = why_unreachable(address, ours, far="owner", timeout=5)
+    assert cause == diagnosis.Cause.STALLED
+    # What was left open would warn.
+    gc.collect()
 
 
 def test_a_line_that_ends_after_the_handshake_once_is_no_refusal(tmp_path):

@@ -152,18 +152,6 @@ def test_each_cell_has_its_own_encoding(tmp_path):
     assert read(tmp_path, "t.csv", encoding="cp1252").columns[0] == "nÃ¤me"
 
 
-def test_csv_is_read_with_pandas_2(tmp_path, monkeypatch):
-    """pandas 2 has no ``str.isascii``, and warns where a gap among flags is filled."""
-    monkeypatch.delattr(pd.Series.str, "isascii", raising=False)
-    (tmp_path / "t.csv").write_text("z,x,y\n1.204,Zoë,3.2.2021\nC,D\n", encoding="utf-8")
-    table = read(tmp_path, "t.csv", dates="day-first", decimal=",")
-    assert table.fillna("").to_dict("list") == {
-        "z": ["1204", "C"],
-        "x": ["Zoë", "D"],
-        "y": ["2021-2-3", ""],
-    }
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_a_mark_at_the_beginning_says_which_unicode_it_is(tmp_path, encoding):
     (tmp_path / "t.csv").write_text("näme,x\nÅsa,1\n", encoding=encoding)
