@@ -162,8 +162,10 @@ class _Groups:
         self.with_gaps: set[str] = set()
         self._sizes = _sizes(file)
         starts = [sum(self._sizes[:i]) for i in range(len(self._sizes))]
+        # Who passes over the only group reads nothing, which nobody asks for.
+        asks = flat and len(starts) > 1
         self._passed_over = [
-            flat and self._may_pass(i, start, typed) for i, start in enumerate(starts)
+            asks and self._may_pass(i, start, typed) for i, start in enumerate(starts)
         ]
 
     def batches(
