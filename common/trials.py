@@ -71,7 +71,10 @@ def ends_the_process(work: Callable[[], object]) -> bool:
         if copy is None:
             return False
         try:
-            select.select([receiver], [], [], LONGEST_SECONDS)
+            # Not select, which takes no handle beyond 1,023.
+            waiting = select.poll()
+            waiting.register(receiver, select.POLLIN)
+            waiting.poll(1000 * LONGEST_SECONDS)
         finally:
             status = end_copy(copy) or 0
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES

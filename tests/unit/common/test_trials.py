@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,9 +52,22 @@ def test_of_a_copy_that_somebody_ends_or_that_hangs_nothing_is_known(monkeypatch
 
 def test_a_copy_that_hangs_ends_by_itself_where_nobody_is_left_to_end_it(monkeypatch):
     monkeypatch.setattr(trials, "LONGEST_SECONDS", 0.1)
-    monkeypatch.setattr(trials.select, "select", lambda *_: time.sleep(5))
+    asleep = SimpleNamespace(register=lambda *_: None, poll=lambda _: time.sleep(5))
+    monkeypatch.setattr(trials.select, "poll", lambda: asleep)
     monkeypatch.setattr(trials, "CRASHES", [signal.SIGALRM])
     assert ends_the_process(lambda: time.sleep(60))
+
+
+def test_a_process_with_many_open_files_may_try_too():
+    """An owner of many callers has handles beyond those that select takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    with ExitStack() as opened:
+        while opened.enter_context(Path(os.devnull).open()).fileno() < 1100:
+            pass
+        assert ends_the_process(os.abort)
+        assert not ends_the_process(lambda: None)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_room_for_a_copy_nothing_is_known(monkeypatch):
