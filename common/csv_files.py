@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,8 @@ LONGEST_HEADER = 2**20
 _SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
 _AROUND = "\ufeff "
 # Between quotation marks around a cell a line may break.
-_LINE = re.compile(
-    r'(?:(?<![^,;\t|\ufeff\r\n])"(?:[^"]++|"")*+"|[^"\r\n]++|")++',
-    re.ASCII,
+_LINE_PARTS = re.compile(
+    r'(?<![^,;\t|\ufeff\r\n])"[^"]*+"(?:"[^"]*+")*|(?P<end>[\r\n]++)|[^"\r\n]++|"', re.ASCII
 )
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(
@@ -310,8 +309,9 @@ def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
     ['a,"b\n(c)"', '1,2']
     """
     text = start.decode(encoding, errors="replace")
-    found = (match[0] for match in _LINE.finditer(text))
-    lines = list(islice((line for line in found if line.strip()), 3))
+    parts = groupby(_LINE_PARTS.finditer(text), key=lambda part: part.lastgroup)
+    found = ("".join(part[0] for part in line) for ends, line in parts if not ends)
+    lines = list(islice(filter(str.strip, found), 3))
     if len(start) == LONGEST_HEADER and len(lines) == 1 and text.endswith(lines[0]):
         raise InputError(
             f"{where}: the first line is longer than {LONGEST_HEADER >> 20} MB; give a table with "

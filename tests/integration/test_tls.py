@@ -274,15 +274,17 @@ def test_who_takes_connections_and_says_nothing_is_no_matter_of_certificates(
 def test_who_hangs_up_before_a_handshake_is_no_matter_of_certificates(tmp_path, monkeypatch, whose):
     """Python leaves a socket open then, or takes it for one that needs no handshake."""
     ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
-    hung_up = threading.Event()
+    is_open, hung_up = threading.Event(), threading.Event()
 
     def reset(near: socket.socket) -> None:
+        assert is_open.wait(10)
         near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         near.close()
         hung_up.set()
 
     def open_late(*where: Any) -> socket.socket:
         connection = open_connection(*where)
+        is_open.set()
         assert hung_up.wait(10)
         return connection
 
