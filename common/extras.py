@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from common.errors import InputError
+from common.texts import printable
 
 __all__ = ["needing_extras"]
 
@@ -29,7 +30,7 @@ def needing_extras(what: str) -> Iterator[None]:
       what: What the sentence says needs them, such as an option.
 
     Raises:
-      InputError: One of them is not installed.
+      InputError: One of them is not installed, or finds no folder for files of its own.
 
     >>> with needing_extras("--to onnx"):
     ...     raise ModuleNotFoundError(name="onnx.helper")
@@ -45,3 +46,8 @@ def needing_extras(what: str) -> Iterator[None]:
         raise InputError(
             f"{what} needs the package {package}; pip install 'copriv[{extra}]'"
         ) from None
+    except OSError as error:
+        # What matplotlib says of it is a sentence, and says what to do.
+        if "MPLCONFIGDIR" not in str(error):
+            raise
+        raise InputError(f"{what}: {printable(error)}") from None

@@ -69,23 +69,41 @@ main()
 """
 
 
-def test_a_forecast_has_no_picture_where_no_folder_can_be_written_but_its_own(tmp_path):
+@pytest.fixture
+def homeless(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """As in a container of another user, whose root file system is read-only."""
-    typed = ("forecast", STUDY, "--quick", "--jobs", "1", "--out", "out")
-    done = subprocess.run(
-        [sys.executable, "-c", HOMELESS, *map(str, typed)],
-        cwd=tmp_path,
-        env=os.environ | {"MPLCONFIGDIR": "/dev/null/none"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+
+    def typed(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", HOMELESS, *map(str, words)],
+            cwd=tmp_path,
+            env=os.environ | {"MPLCONFIGDIR": "/dev/null/none"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return typed
+
+
+def test_a_forecast_has_no_picture_where_no_folder_can_be_written_but_its_own(homeless, tmp_path):
+    done = homeless("forecast", STUDY, "--quick", "--jobs", "1", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert "no forecast.png is drawn: Matplotlib requires access to a writable" in done.stderr
     assert {"forecast.json", "forecast.html"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
+
+
+def test_pictures_of_the_papers_need_a_folder_that_can_be_written(homeless):
+    done = homeless("reproduce", "A4", "--loans", "loans.csv")
+    assert done.returncode == 2
+    # Matplotlib says before that which folder it tried.
+    *_, said = done.stderr.splitlines()
+    assert said.startswith("copriv: this command: Matplotlib requires access to a writable")
+    assert "set the MPLCONFIGDIR environment variable to a writable directory" in said
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
