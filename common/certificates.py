@@ -82,12 +82,13 @@ def _holder(certificate: bytes) -> Peer:
     return Peer(name=text, role=role_named(uris), expires=read.not_valid_after_utc)
 
 
-def days_left(holder: Peer, identity: Identity) -> str:
+def days_left(identity: Identity) -> str:
     """How long our certificate lasts, in words, and its CA or one behind it if that ends first."""
-    if holder.expires is None:
+    own, first = holder(identity).expires, end_of(identity)
+    if own is None:
         return "of no known end"
-    words, first = _days_until(holder.expires), end_of(identity)
-    if first is None or first >= holder.expires:
+    words = _days_until(own)
+    if first is None or first >= own:
         return words
     return f"{words}, but its CA ends before it: {_days_until(first)}"
 

@@ -223,7 +223,8 @@ def dry_run(
     path = features or (base / settings.features if settings.features else None)
     if path is None:
         return DryRun(**found)
-    feature_map = _map_at(path, pinned, accepted=settings.features)
+    own = pinned if features is None else None
+    feature_map = own or _map_at(path, pinned, accepted=settings.features)
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)

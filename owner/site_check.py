@@ -28,8 +28,8 @@ def own_certificate(
     """
     side: Side = "client" if settings.attach.learner else "server"
     identity = load_identity(tls, base=base, side=side)
-    party = check_own_name(identity, name=settings.name)
-    return identity, f"certificate of {settings.name}, {days_left(party, identity)}"
+    check_own_name(identity, name=settings.name)
+    return identity, f"certificate of {settings.name}, {days_left(identity)}"
 
 
 def site_lines(settings: OwnerSettings, *, base: Path) -> Iterator[str]:

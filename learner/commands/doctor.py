@@ -83,7 +83,7 @@ def _certificate(settings: StudySettings, base: Path) -> str:
 def _holder(tls: TlsSettings, base: Path, *, listens: bool) -> str:
     identity = load_identity(tls, base=base, side="server" if listens else "client")
     party = holder(identity)
-    return f"certificate of {printable(party.name, LONGEST_NAME)}, {days_left(party, identity)}"
+    return f"certificate of {printable(party.name, LONGEST_NAME)}, {days_left(identity)}"
 
 
 def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:

@@ -23,18 +23,18 @@ import grpc
 import numpy as np
 import pytest
 import tomli_w
+from full_disk_owner import serves
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from waiting import wait_until
 
 from common.config import read_toml
-from common.errors import OrderError, UnreachableError
+from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from owner.health import ask_health
 from owner.probes import OPEN_PROBES
 from owner.server import RunningOwner, start_owner
 from owner.service import Method
@@ -403,18 +403,9 @@ def test_an_owner_whose_connections_are_all_taken_says_so(owner_folder, tmp_path
             for _ in range(100):
                 crowd.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
             wait_until(lambda: "no further file or connection can be opened" in log.read_text())
-        wait_until(lambda: is_well(port))
+        wait_until(lambda: serves(port))
         assert log.read_text().count("this process may have 64: raise it") == 1
     finally:
         owner.terminate()
         owner.communicate(timeout=30)
     assert owner.returncode == 0
-
-
-def is_well(port: int) -> bool:
-    """Whether an owner says that it serves."""
-    try:
-        ask_health(f"127.0.0.1:{port}", seconds=5)
-    except UnreachableError:
-        return False
-    return True

@@ -16,13 +16,12 @@ import json
 import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from waiting import comes_about
 
 from common.errors import CoprivError, OwnerFailedError, UnreachableError
 from common.terms import Query, StudyTerms
@@ -55,21 +54,12 @@ def give_room(folder: Path, mode: str) -> None:
         (folder / "ballast").unlink()
 
 
-def serves(running: RunningOwner) -> bool:
+def serves(port: int) -> bool:
+    """Whether the owner there says that it serves."""
     try:
-        ask_health(f"127.0.0.1:{running.port}", seconds=20)
+        ask_health(f"127.0.0.1:{port}", seconds=20)
     except UnreachableError:
         return False
-    return True
-
-
-def waited_for(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Whether it came to hold, while nobody asked the owner for anything else."""
-    due = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > due:
-            return False
-        time.sleep(0.1)
     return True
 
 
@@ -120,16 +110,16 @@ def main(settings: Path, mode: str) -> None:
     told["given_before_it_was_full"] = sequence - 1
     told["counted_while_full"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["replayed_while_full"] = ask(sequence - 1) == answers[sequence - 1]
-    told["serves_while_full"] = serves(running)
+    told["serves_while_full"] = serves(running.port)
     told["metrics"] = [metric(running)]
     told["enrols_while_full"] = enrols(owner, terms)
     give_room(folder, mode)
-    told["serves_by_itself"] = waited_for(lambda: serves(running), seconds=30)
+    told["serves_by_itself"] = comes_about(lambda: serves(running.port), seconds=30)
     told["metrics"].append(metric(running))
     told["enrols_after"] = enrols(owner, terms)
     answers[sequence] = ask(sequence)
     told["replayed_after"] = ask(sequence) == answers[sequence]
-    told["serves_after"] = serves(running)
+    told["serves_after"] = serves(running.port)
     answers[sequence + 1] = ask(sequence + 1)
     told["answered_after"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["different"] = len(set(answers.values()))

@@ -12,7 +12,14 @@ def wait_until(holds: Callable[[], object], *, seconds: float = 60.0) -> None:
     Raises:
       AssertionError: It does not come about in time.
     """
+    assert comes_about(holds, seconds=seconds), f"it did not come about in {seconds:g} s"
+
+
+def comes_about(holds: Callable[[], object], *, seconds: float) -> bool:
+    """Whether it holds before so many seconds are over; returns as soon as it does."""
     give_up = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < give_up, f"it did not come about in {seconds:g} s"
+        if time.monotonic() > give_up:
+            return False
         time.sleep(0.01)
+    return True

@@ -105,10 +105,7 @@ def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, ma
     owner = Failing("north", few_records, seed=1)
     line = OwnerLine(owner, make_terms(responses=6, horizon=6), retries=0)
     line.enroll()
-    until = time.monotonic() + 2.0
-    while time.monotonic() < until:
-        assert line.ask(np.full(4, 0.1)) is None
-        time.sleep(0.001)
+    ask_in_vain(line, seconds=2.0)
     absences = [record for record in caplog.records if "away since" in record.getMessage()]
     # Waits of 0.05, 0.1, 0.2, ... seconds, each less up to a half: 30 and more if they were equal.
     assert 3 <= len(absences) <= 8, [record.getMessage() for record in absences]
@@ -141,10 +138,7 @@ def test_an_owner_that_never_answers_costs_ever_fewer_ticks(
     owner = Failing("north", few_records, seed=1)
     line = OwnerLine(owner, make_terms(responses=6, horizon=6), retries=0)
     line.enroll()
-    until = time.monotonic() + 1.0
-    while time.monotonic() < until:
-        assert line.ask(np.full(4, 0.1)) is None
-        time.sleep(0.0005)
+    ask_in_vain(line, seconds=1.0)
     line.stop()
     # Waits of 0.001, 0.002, 0.004, ... seconds, each less up to a half: 500 if two were the most.
     assert 3 <= owner.asked <= 13
@@ -319,3 +313,11 @@ def test_an_owner_that_has_given_all_is_not_asked_where_ticks_are_left(few_recor
     assert line.ask(np.zeros(4)) is None
     assert line.left is None
     line.stop()
+
+
+def ask_in_vain(line: OwnerLine, *, seconds: float) -> None:
+    """Ask again and again, as ticks do."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert line.ask(np.full(4, 0.1)) is None
+        time.sleep(0.0005)
