@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from common.errors import InputError
-from common.texts import printable
 
 __all__ = ["needing_extras"]
 
@@ -47,7 +46,8 @@ def needing_extras(what: str) -> Iterator[None]:
             f"{what} needs the package {package}; pip install 'copriv[{extra}]'"
         ) from None
     except OSError as error:
-        # What matplotlib says of it is a sentence, and says what to do.
         if "MPLCONFIGDIR" not in str(error):
             raise
-        raise InputError(f"{what}: {printable(error)}") from None
+        raise InputError(
+            f"{what} needs a folder that matplotlib can write to; set MPLCONFIGDIR to one"
+        ) from None
