@@ -97,6 +97,12 @@ def calls_at_once(most: int) -> Options:
 # So many bytes are read at once. Without a bound gRPC makes room for whatever has come, and keeps
 # that as long as a part of it: hundreds of megabytes of one who sends faster than is read.
 BOUNDED_READS: Options = [("grpc.experimental.tcp_max_read_buffer_size", 2**20)]
+# So many calls wait until the program comes to them; who comes then is cancelled, and asks again. A
+# stranger's headers make a megabyte of each, and gRPC would let thousands wait.
+FEW_WAIT: Options = [
+    ("grpc.server.max_pending_requests", 256),
+    ("grpc.server.max_pending_requests_hard_limit", 256),
+]
 # Of who opens the connection. A firewall forgets quiet lines, and a side that vanished without a
 # word is noticed by its silence.
 CLIENT_OPTIONS: Options = [
@@ -114,6 +120,7 @@ RECONNECT_OPTIONS: Options = [
 ]
 SERVER_OPTIONS: Options = [
     *BOUNDED_READS,
+    *FEW_WAIT,
     # A second server on the same port would share its calls silently.
     ("grpc.so_reuseport", 0),
     # The other side looks every ten seconds whether we are there, also when nothing else is said.

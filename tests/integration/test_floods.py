@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -16,11 +16,18 @@ MOST_BYTES, SENT_BYTES = 48 * 2**20, 2**30
 # The beginning of a connection of HTTP/2, with no settings of ours; theirs are received.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, RECEIVED = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
+# A call of 16,384 bytes, whose long header stands there once and is repeated by one byte each.
+LONG_HEADER = b"\x40\x01a\x7f\xa1\x1e" + b"v" * 4000
+CALLS_AT_ONCE, REPEATED, CONTENT_TYPE = 150, b"\xbe", "application/grpc"
+# What calls that nobody has come to may take: of gRPC's own thousands it is without an end.
+MOST_WAITING_BYTES = 900 * 2**20
 
 TAKEN = """
-import resource, sys
+import re, sys
+from pathlib import Path
 def taken():
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not of getrusage, which begins with what the process that started this one took.
+    return 1024 * int(re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
 """
 LEARNER = f"""{TAKEN}
 import grpc
@@ -55,6 +62,25 @@ def goodbyes() -> bytes:
 def unknown() -> bytes:
     """Frames of a kind that nobody knows, and everybody passes over."""
     return (struct.pack(">I", 16_000)[1:] + bytes([0xBE, 0, 0, 0, 0, 0]) + bytes(16_000)) * 20
+
+
+def header(name: str, value: str) -> bytes:
+    """A header that is not kept for later ones."""
+    return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+
+def calls() -> bytes:
+    """As many calls as a connection may hold, each of which repeats one long header."""
+    names = {":path": "/x/y", ":authority": "x", "te": "trailers", "content-type": CONTENT_TYPE}
+    begun = b"\x83\x86" + b"".join(map(header, names, names.values()))
+    bodies = [begun + LONG_HEADER] + [begun] * (CALLS_AT_ONCE - 1)
+    return b"".join(
+        struct.pack(">I", 16_384)[1:]
+        + bytes([1, 4])
+        + struct.pack(">I", 2 * number + 1)
+        + body.ljust(16_384, REPEATED)
+        for number, body in enumerate(bodies)
+    )
 
 
 def flood(line: socket.socket, frames: bytes) -> None:
@@ -103,3 +129,20 @@ def test_a_stranger_that_sends_without_end_takes_little_memory_of_an_owner(frame
             flood(line, frames())
         told, _ = owner.communicate(timeout=60)
     assert int(told) < MOST_BYTES
+
+
+@pytest.mark.long
+def test_calls_that_repeat_a_long_header_take_bounded_memory_of_an_owner():
+    """It kept the headers of thousands of calls that it had not come to: 2 GB and more."""
+    with started(OWNER) as owner, ExitStack() as lines:
+        assert owner.stdout is not None
+        address = "127.0.0.1", int(owner.stdout.readline())
+        for _ in range(30):
+            line = lines.enter_context(socket.create_connection(address))
+            with suppress(OSError):
+                line.sendall(PREFACE + SETTINGS + calls())
+                line.shutdown(socket.SHUT_WR)
+                while line.recv(2**16):
+                    pass
+        told, _ = owner.communicate(timeout=100)
+    assert int(told) < MOST_WAITING_BYTES
