@@ -172,15 +172,15 @@ class Calls:
         self._waiting: set[Patience] = set()
         self._ending = False
 
-    def handlers(
-        self, service_name: str, methods: Mapping[str, Method] | None = None
-    ) -> grpc.GenericRpcHandler:
-        """The owner's methods, or others that are as guarded as they are, for a server."""
+    def add_to(
+        self, server: grpc.aio.Server, service: str, methods: Mapping[str, Method] | None = None
+    ) -> None:
+        """Serve the owner's methods, or others that are as guarded as they are, on a server."""
         served = {
             name: as_bytes(partial(self._call, method))
             for name, method in (methods or self._service.methods).items()
         }
-        return grpc.method_handlers_generic_handler(service_name, served)
+        server.add_registered_method_handlers(service, served)
 
     async def end(self) -> None:
         """End the calls that wait for a message; those that are answered may finish."""

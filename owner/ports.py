@@ -6,9 +6,11 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from common.channels import bind
 from common.open_files import used_up
@@ -58,11 +60,36 @@ def soon(work: Coroutine[Any, Any, object]) -> None:
     asyncio.run_coroutine_threadsafe(work, _loop())
 
 
+class _Core(cygrpc.AioServer):  # type: ignore[misc]
+    """What gRPC's server is made of, which serves the methods that were registered and no other.
+
+    It would read the name of any other as text, and end for all callers at one that is none.
+    """
+
+    async def _request_call(self) -> None:
+        """Refuse each call of another name, before gRPC reads it, until the server ends."""
+        while True:
+            call = await super()._request_call()
+            context = cygrpc._ServicerContext(call, None, None, asyncio.get_running_loop())
+            with suppress(grpc.aio.BaseError):
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+
+def _server(options: Options) -> grpc.aio.Server:
+    """A server that no name of a method can end; the caller is on the event loop."""
+    core = cygrpc.AioServer
+    cygrpc.AioServer = _Core
+    try:
+        return grpc.aio.server(options=options)
+    finally:
+        cygrpc.AioServer = core
+
+
 class Port:
     """A gRPC server on one address, not yet started.
 
     Args:
-      fill: Adds the handlers.
+      fill: Registers the methods; others are refused.
       setting: The setting that names the address.
       address: HOST:PORT.
       identity: With one, a caller without a certificate of the CA gets nothing.
@@ -82,7 +109,7 @@ class Port:
         options: Options,
     ) -> None:
         async def make() -> tuple[grpc.aio.Server, int]:
-            server = grpc.aio.server(options=options)
+            server = _server(options)
             fill(server)
             return server, bind(server, setting, address, identity)
 

@@ -61,7 +61,7 @@ class Probes:
         """Answer probes on a server."""
         methods = {"Check": as_bytes(self._check), "Watch": as_bytes(self._watch)}
         name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
+        server.add_registered_method_handlers(name, methods)
 
     async def _check(self, _: object, context: Context) -> None:
         """One answer."""

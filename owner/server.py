@@ -171,10 +171,10 @@ def create_server(
     """
 
     def fill(server: grpc.aio.Server) -> None:
-        server.add_generic_rpc_handlers((calls.handlers(SERVICE),))
+        calls.add_to(server, SERVICE)
         health.add_to(server)
         if reflected:
-            server.add_generic_rpc_handlers((calls.handlers(*_reflection()),))
+            calls.add_to(server, *_reflection())
 
     return Port(fill, "listen", address, identity=identity, options=options)
 
