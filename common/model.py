@@ -36,9 +36,8 @@ MODEL_FILE = "model.json"
 # This many values, and this much of each, are named in a sentence.
 NAMED_VALUES, NAMED_CHARACTERS = 6, 40
 
-_Numbers = Annotated[
-    tuple[Number, ...], Field(min_length=1, max_length=LARGEST_COUNT + 1, fail_fast=True)
-]
+_Few = Field(min_length=1, max_length=LARGEST_COUNT + 1, fail_fast=True)
+_Numbers = Annotated[tuple[Number, ...], _Few]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,7 +183,8 @@ class _File(BaseModel):
     delta: Number | None = None
     theta: _Numbers
     public_theta: _Numbers | None = None
-    coefficient_noise: _Numbers | None = None
+    # In raw units, in which a number may be of any size.
+    coefficient_noise: Annotated[tuple[float, ...], _Few] | None = None
     unprotected: Name | None = None
     personal: bool = False
     insecure_noise: bool = False

@@ -29,6 +29,14 @@ def test_what_is_written_is_read_the_same(make_model, tmp_path):
             np.testing.assert_array_equal(again.theta, one.theta)
 
 
+def test_coefficients_of_small_units_may_be_large(make_model):
+    # A column in units of 1e-9 and a target of 1e12: one more unit is 1e21 of the target.
+    model = make_model()
+    large = replace(model, coefficient_noise=np.full(len(model.feature_map.columns) + 1, 1e21))
+    again = model_from_json(large.to_json(), where="model.json")
+    np.testing.assert_array_equal(again.coefficient_noise, large.coefficient_noise)
+
+
 def test_a_file_of_the_first_version_is_a_model(make_model):
     table = json.loads(make_model().to_json())
     del table["public_theta"]
@@ -60,8 +68,9 @@ def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (change("unprotected", "[/bold]"), "unprotected"),
         (change("feature_map", {}), "feature_map"),
         (change("coefficient_noise", [0.0]), "coefficient_noise has 1 numbers"),
+        (change("coefficient_noise", [float("inf")] * 6), "entry 1 of coefficient_noise"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_damaged_model_is_one_sentence(make_model, damage, words):
     text = json.dumps(damage(json.loads(make_model().to_json())))
