@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 
 from common.errors import DoubtWarning
+from common.privacy import as_decimal
 from common.texts import counted, named, number_words, printable
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
@@ -245,12 +247,17 @@ def _better(found: ValidationSummary) -> list[str]:
 
 
 def _loss_words(found: ValidationSummary, end: float) -> str:
-    """How much more or less loss than the free model an end of the difference's interval says."""
-    free = found.loss.value - (0.0 if found.difference is None else found.difference.value)
+    """How much more or less loss than the free model an end of the difference's interval says.
+
+    The difference is of whole losses, so it is a part of the free model's whole loss: as much as
+    the interval of the bounded one has at most, and what public records have beyond the bound.
+    """
+    kept = 1.0 - (found.cut_off_in_public or 0.0)
+    free = found.loss.high / kept - end if kept > 0 else 0.0
     sign = "more" if end > 0 else "less"
     if free <= 0:
         return f", with {sign} loss"
-    return f": at least {number_words(100 * abs(end) / free, 2)}% {sign} loss"
+    return f": at least {as_decimal(Fraction(100 * abs(end) / free), digits=2)}% {sign} loss"
 
 
 def _by_owner(found: ValidationSummary) -> str:

@@ -115,11 +115,11 @@ def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summaris
         (
             0.02,
             0.0,
-            "it is worse than the public records' model: at least 1.8% more loss, and copriv "
+            "it is worse than the public records' model: at least 1.7% more loss, and copriv "
             "predict and copriv export take that one with --public",
         ),
         (0.02, 0.03, "it cannot be told from the public records' model, which is free"),
-        (-0.02, 0.03, "it is better than the public records' model: at least 1.8% less loss"),
+        (-0.02, 0.03, "it is better than the public records' model: at least 1.7% less loss"),
     ],
 )
 def test_the_verdict_is_what_the_whole_interval_says(
@@ -140,7 +140,7 @@ def test_the_verdict_is_what_the_whole_interval_says(
         ),
         ({"relative_fitness": 0.1, "relative_fitness_public": 0.4}, None),
         ({"relative_fitness": 0.1 + 1e-9, "relative_fitness_public": 0.1}, None),
-        ({"validation": 0.02}, "free, by the owners' answers: at least 1.8% more loss; do"),
+        ({"validation": 0.02}, "free, by the owners' answers: at least 1.7% more loss; do"),
         ({"validation": -0.02}, None),
         ({"validation": 0.0001}, None),
         ({}, None),
@@ -162,10 +162,22 @@ def test_a_model_that_is_surely_worse_than_what_is_free_is_warned_of(
 def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summary):
     found = summarised(-0.02)
     less = found.difference.model_copy(update={"high": -0.00002})
-    for loss, said in ((1.0, ": at least 0.002% less loss."), (-1.0, ", with less loss.")):
-        changed = {"loss": found.loss.model_copy(update={"value": loss}), "difference": less}
+    for loss, said in ((1.0, ": at least 0.0019% less loss."), (-1.0, ", with less loss.")):
+        changed = {"loss": found.loss.model_copy(update={"high": loss}), "difference": less}
         run = summary().model_copy(update={"validation": found.model_copy(update=changed)})
         assert f"better than the public records' model{said}" in validation_lines(run)[1]
+
+
+def test_at_least_so_much_less_loss_is_of_the_whole_loss_and_rounded_down(summarised, summary):
+    """Of a free model that loses 2.2 in all, 1.2 of it beyond the bound, 0.2 less is a tenth."""
+    found = summarised(-0.02)
+    less = found.difference.model_copy(update={"high": -0.2})
+    for high, said in ((1.0, "9"), (1.1, "8.3")):
+        loss = found.loss.model_copy(update={"high": high})
+        changed = {"loss": loss, "difference": less, "cut_off_in_public": 0.5}
+        run = summary().model_copy(update={"validation": found.model_copy(update=changed)})
+        better = validation_lines(run)[1]
+        assert f"better than the public records' model: at least {said}% less loss." in better
 
 
 def test_one_owner_says_and_several_say(summarised):
