@@ -4,6 +4,10 @@ Every measure is a function of the records' weights, so that a bootstrap of the 
 weights: multinomial counts, n records drawn from n with replacement. Intervals are the central 95 %
 of the measure over these draws (percentile bootstrap); records count as independent.
 
+Of records that are all right every draw is alike, so the interval of a share that is right is the
+exact one of Clopper and Pearson (1934), and that of two models' difference is by Agresti and Min
+(2005), who add half a record to each cell of which model is right.
+
 The calibration error is a sum of absolute values, which any draw makes larger: its draws lie above
 it. Its interval is as far to either side, 0 at least, as the draws' bins move altogether.
 """
@@ -33,7 +37,9 @@ __all__ = [
 RESAMPLES = 200
 COVERAGE = 0.95
 BINS = 10
-METHOD = f"percentile bootstrap over records, {RESAMPLES} draws, {COVERAGE:.0%}"
+# How many deviations of a normal number hold that much.
+DEVIATIONS = 1.959964
+METHOD = f"percentile bootstrap over records, {RESAMPLES} draws, {COVERAGE:.0%}; of accuracy exact"
 # Below this two predictions are the same to a table.
 SMALLEST_SPREAD = 1e-300
 
@@ -82,7 +88,7 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
     threshold = 0.5 if kind == "probability" else 0.0
     positive = targets > 0
     right = ((outputs > threshold) == positive).astype(np.float64)
-    found = {"auc": _auc(outputs, positive), "accuracy": _mean(right)}
+    found: dict[str, Measure] = {"auc": _auc(outputs, positive), "accuracy": _Share(right)}
     if kind == "probability":
         likelihood = np.where(positive, outputs, 1.0 - outputs)
         found["log_loss"] = _mean(-np.log(np.maximum(likelihood, 1e-15)))
@@ -210,6 +216,44 @@ def calibration(outputs: Vector, observed: Vector) -> tuple[Bin, ...]:
     )
 
 
+class _Share:
+    """The share of the records that are right.
+
+    Args:
+      right: 1 of each that is, else 0, shape (n,).
+    """
+
+    def __init__(self, right: Vector) -> None:
+        self._right = right
+
+    def __call__(self, weights: Vector) -> float:
+        """The share of weighted records."""
+        return float(np.average(self._right, weights=weights))
+
+    def estimate(self) -> Estimate:
+        """The share with its interval."""
+        from scipy.special import betaincinv  # noqa: PLC0415 (nothing else here needs it)
+
+        n, right, edge = len(self._right), float(self._right.sum()), (1.0 - COVERAGE) / 2.0
+        return Estimate(
+            value=right / n,
+            low=float(betaincinv(right, n - right + 1.0, edge)) if right > 0 else 0.0,
+            high=float(betaincinv(right + 1.0, n - right, 1.0 - edge)) if right < n else 1.0,
+        )
+
+    def less(self, other: _Share) -> Estimate:
+        """By how much the other's share of the same records is smaller, with the interval."""
+        apart = self._right - other._right
+        total, differ, n = float(apart.sum()), float(np.abs(apart).sum()), len(apart) + 2.0
+        half = DEVIATIONS * math.sqrt(differ + 1.0 - total**2 / n)
+        value, middle, reach = total / len(apart), total / n, half / n
+        return Estimate(
+            value=value,
+            low=max(-1.0, min(middle - reach, value)),
+            high=min(1.0, max(middle + reach, value)),
+        )
+
+
 def estimates(
     named: Mapping[str, Measure], num_records: int, *, rng: np.random.Generator
 ) -> dict[str, Estimate]:
@@ -221,16 +265,18 @@ def estimates(
       rng: Where the draws come from.
     """
     whole = np.ones(num_records)
-    folded = {n: own for n, own in named.items() if isinstance(own, _CalibrationError)}
-    draws = {**named, **{name: own.moved for name, own in folded.items()}}
-    drawn: dict[str, list[float]] = {name: [] for name in named}
-    for _ in range(RESAMPLES if num_records > 1 else 0):
+    exact = {name: own.estimate() for name, own in named.items() if isinstance(own, _Share)}
+    others = {name: own for name, own in named.items() if name not in exact}
+    folded = {n: own for n, own in others.items() if isinstance(own, _CalibrationError)}
+    draws = {**others, **{name: own.moved for name, own in folded.items()}}
+    drawn: dict[str, list[float]] = {name: [] for name in others}
+    for _ in range(RESAMPLES if draws and num_records > 1 else 0):
         weights = _resampled(num_records, rng)
         for name, draw in draws.items():
             drawn[name].append(draw(weights))
-    return {
+    return exact | {
         name: (_around if name in folded else _estimate)(measure(whole), np.array(drawn[name]))
-        for name, measure in named.items()
+        for name, measure in others.items()
     }
 
 
@@ -248,6 +294,8 @@ def difference(
     Returns:
       The first less the second, in the measure's unit, with the interval of :data:`COVERAGE`.
     """
+    if isinstance(one, _Share) and isinstance(other, _Share):
+        return one.less(other)
     both = {"difference": lambda weights: one(weights) - other(weights)}
     return estimates(both, num_records, rng=rng)["difference"]
 

@@ -107,3 +107,30 @@ def test_the_calibration_errors_interval_holds_it_and_covers_the_truth(off):
         assert 0 <= found.low <= found.value <= found.high
         missed += not found.low <= off <= found.high
     assert missed <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
+
+
+@pytest.mark.parametrize(("count", "right"), [(20, 0.95), (50, 0.99), (1000, 0.999), (100, 0.8)])
+def test_the_interval_of_a_share_holds_it_also_where_hardly_a_record_is_wrong(count, right):
+    rng = np.random.default_rng(5)
+    held, trials = 0, 300
+    for _ in range(trials):
+        outputs = np.where(rng.random(count) < right, 1.0, -1.0)
+        share = measures(outputs, np.ones(count), kind="score")["accuracy"]
+        accuracy = estimates({"accuracy": share}, count, rng=rng)["accuracy"]
+        assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1
+        assert accuracy.low < accuracy.high
+        held += accuracy.low <= right <= accuracy.high
+    assert held >= 0.95 * trials - 3 * (trials * 0.95 * 0.05) ** 0.5
+
+
+def test_four_records_of_which_one_model_alone_is_right_do_not_decide():
+    # Of two models as good as each other, one is right on all four at every eighth time.
+    targets, one = np.ones(100), np.ones(100)
+    for apart, decides in ((4, False), (8, True)):
+        other = np.where(np.arange(100) < apart, -1.0, 1.0)
+        pair = [measures(of, targets, kind="score")["accuracy"] for of in (one, other)]
+        for sign, ordered in ((1, pair), (-1, pair[::-1])):
+            gap = difference(*ordered, 100, rng=np.random.default_rng(1))
+            assert gap.value == pytest.approx(sign * apart / 100)
+            assert gap.low <= gap.value <= gap.high
+            assert (gap.low > 0 or gap.high < 0) is decides
