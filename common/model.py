@@ -23,9 +23,10 @@ from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
 from common.files import open_regular
-from common.fitting import MOST_PUBLIC_VALUES, Number
+from common.fitting import MOST_PUBLIC_VALUES
 from common.losses import LOSSES, Logistic, Loss, loss_of
 from common.names import Name
+from common.privacy import LARGEST_BOUND
 from common.setting_errors import first_fault
 from common.texts import printable
 
@@ -36,8 +37,10 @@ MODEL_FILE = "model.json"
 # This many values, and this much of each, are named in a sentence.
 NAMED_VALUES, NAMED_CHARACTERS = 6, 40
 
+# No owner takes a larger box, and predictions of a model within it stay finite.
+_Coordinate = Annotated[float, Field(ge=-LARGEST_BOUND, le=LARGEST_BOUND)]
 _Few = Field(min_length=1, max_length=LARGEST_COUNT + 1, fail_fast=True)
-_Numbers = Annotated[tuple[Number, ...], _Few]
+_Numbers = Annotated[tuple[_Coordinate, ...], _Few]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,7 +183,7 @@ class _File(BaseModel):
 
     format: Literal["copriv-model/1"]
     loss: Annotated[str, Field(max_length=40)]
-    delta: Number | None = None
+    delta: float | None = None
     theta: _Numbers
     public_theta: _Numbers | None = None
     # In raw units, in which a number may be of any size.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
+from common.losses import Huber
 from common.model import model_from_json, read_model
 
 
@@ -35,6 +36,15 @@ def test_coefficients_of_small_units_may_be_large(make_model):
     large = replace(model, coefficient_noise=np.full(len(model.feature_map.columns) + 1, 1e21))
     again = model_from_json(large.to_json(), where="model.json")
     np.testing.assert_array_equal(again.coefficient_noise, large.coefficient_noise)
+
+
+def test_what_settings_allow_is_read_again(make_model):
+    # delta and theta_max have no upper end of their own.
+    model = make_model("huber")
+    large = replace(model, loss=Huber(delta=1e16), theta=np.full(len(model.theta), -1e16))
+    again = model_from_json(large.to_json(), where="model.json")
+    assert again.loss == large.loss
+    np.testing.assert_array_equal(again.theta, large.theta)
 
 
 def test_a_file_of_the_first_version_is_a_model(make_model):
