@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +56,8 @@ LARGEST_EXACT = 2**53
 INSTRUCTIONS = 100_000
 # Of a code of SQLite's, the part that says which kind of failure it is.
 PRIMARY = 0xFF
+# Types that DuckDB gives in parts or in bytes of its own; their texts say how long, or which bits.
+_CODED = {"BIGNUM", "BIT", "INTERVAL"}
 _NO_PLACE_FOR_LOG = (
     "{}: SQLite keeps a write-ahead log beside it, which needs a folder that can be written to; "
     "give a copy in such a folder, or set its journal_mode to delete"
@@ -121,10 +123,8 @@ class Database(ABC):
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """A connection that only reads: the one that is held, or one that is closed behind us."""
-        if self._held is not None:
-            yield self._held
-            return
-        with closing(self._open()) as database:
+        held = self._held
+        with closing(self._open()) if held is None else nullcontext(held) as database:
             yield database
 
     @property
@@ -222,10 +222,10 @@ class DuckDbFile(DatabaseFile):
     @cached_property
     def _columns(self) -> Sequence[Column]:
         with self._opened() as database:
-            schema = database.sql(self._none).to_arrow_table().schema
-        # An interval is stored in three parts; its text says how long it is.
-        spans = [field.name for field in schema if pa.types.is_interval(field.type)]
-        forms = {name: f"{quoted(name)}::text" for name in spans}
+            relation = database.sql(self._none)
+            schema = relation.to_arrow_table().schema
+            kinds = zip(schema.names, map(str, relation.types), strict=True)
+        forms = {name: f"{quoted(name)}::text" for name, kind in kinds if kind in _CODED}
         self._query = in_forms(self._query, schema.names, forms)
         return [Column(at.name, pa.string() if at.name in forms else at.type) for at in schema]
 

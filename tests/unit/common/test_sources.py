@@ -491,6 +491,16 @@ def test_an_interval_of_duckdb_says_how_long_it_is(tmp_path):
     assert len(read(tmp_path, "stays.duckdb", query="select stay from stays")) == 1
 
 
+@pytest.mark.parametrize(
+    ("cell", "text"), [("'00111'::bit", "00111"), ("7::bignum", "7"), ("'x'::blob", b"x")]
+)
+def test_no_cell_of_duckdb_is_its_own_bytes(tmp_path, cell, text):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(tmp_path / "stays.duckdb") as opened:
+        opened.execute(f"create table stays as select {cell} as c")
+    assert read(tmp_path, "stays.duckdb", query="select c from stays")["c"].tolist() == [text]
+
+
 def test_a_log_that_has_no_place_beside_a_database_is_told_of(tmp_path):
     with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
         opened.execute("pragma journal_mode = wal")
