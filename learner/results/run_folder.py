@@ -18,7 +18,7 @@ import pandas as pd
 import tomli_w
 
 from common.arrays import Matrix, Vector
-from common.cells import written
+from common.cells import holds_several, written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
@@ -265,10 +265,14 @@ def parquet_bytes(table: pd.DataFrame) -> bytes:
     """A table as a Parquet file has it: of cells that no type of Parquet holds their texts."""
     mixed = [name for name, column in table.items() if not _is_of_one_kind(column)]
     made = io.BytesIO()
-    table.assign(**{str(name): table[name].map(written) for name in mixed}).to_parquet(
-        made, index=False
-    )
+    texts = {str(name): table[name].map(_text) for name in mixed}
+    table.assign(**texts).to_parquet(made, index=False)
     return made.getvalue()
+
+
+def _text(cell: object) -> str | None:
+    """A cell's text; of several values in one cell, what a CSV file has."""
+    return str(cell) if holds_several(cell) else written(cell)
 
 
 def _is_of_one_kind(column: pd.Series) -> bool:

@@ -49,6 +49,14 @@ def test_cells_of_several_kinds_are_texts_that_read_the_same(tmp_path):
     assert stored["n"].dtype == np.int64
 
 
+def test_maps_of_a_database_are_written_as_in_csv(tmp_path):
+    cells = pd.Series([[("k", 1)], None, []], dtype=object)
+    write_table(tmp_path / "t.parquet", pd.DataFrame({"map": cells}))
+    stored = pd.read_parquet(tmp_path / "t.parquet")["map"]
+    assert [stored[0], stored[2]] == ["[('k', 1)]", "[]"]
+    assert stored.isna().tolist() == [False, True, False]
+
+
 def test_intervals_of_a_database_are_texts_that_read_the_same(tmp_path):
     """Parquet has no type for months, days and nanoseconds."""
     days = pa.array(
