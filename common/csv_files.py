@@ -18,7 +18,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
@@ -28,10 +27,11 @@ import pandas as pd
 
 from common.batches import BATCH_ROWS, Keep, names_wanted, rows_of_frames
 from common.columns import parse_number
+from common.dialects import Dialect
 from common.errors import InputError
 from common.texts import counted
 
-__all__ = ["CSV_ENDINGS", "CsvFile", "Dialect"]
+__all__ = ["CSV_ENDINGS", "CsvFile"]
 
 CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in ("", ".gz"))
 SEPARATORS = (",", ";", "\t", "|")
@@ -78,23 +78,6 @@ _OTHERS = (
 )
 # Every byte is one character of it, so cells can be cut out before they are decoded.
 _BYTES = "latin-1"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dialect:
-    """How a CSV file is written, as far as its user says; None is found out.
-
-    Args:
-      separator: One character.
-      encoding: A name that Python knows.
-      decimal: "." or ",".
-      dates: "month-first" or "day-first".
-    """
-
-    separator: str | None = None
-    encoding: str | None = None
-    decimal: str | None = None
-    dates: str | None = None
 
 
 class CsvFile:

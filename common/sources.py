@@ -15,8 +15,9 @@ import pandas as pd
 
 from common.arrays import Flags
 from common.batches import Keep, RawTable, names_wanted, stacked
-from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
+from common.csv_files import CSV_ENDINGS, CsvFile
 from common.databases import Database, database_file, is_busy
+from common.dialects import Dialect
 from common.errors import CoprivError, InputError, UnreachableError
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.batches import Tap
 from common.conditions import Condition, condition_in_words
 from common.config import Place, SecretPlace, Settings
-from common.csv_files import Dialect
+from common.dialects import Dialect, Encoding, Separator
 from common.errors import InputError
 from common.row_filters import AnyFilter, RowFilter, parse_rows
 from common.sources import KINDS, Source, database_source, file_source
@@ -39,13 +38,6 @@ __all__ = [
 BYTES_AT_ONCE = 2**30
 
 
-def _encoding(name: str) -> str:
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        raise ValueError('expected an encoding such as "utf-8", "latin-1" or "cp1252"') from None
-
-
 class TablePlace(Settings):
     """Where a table is, and how it is read."""
 
@@ -66,12 +58,12 @@ class TablePlace(Settings):
         description="The SELECT whose rows, sorted by all columns, are the records of a database.",
         examples=["select * from stays where year = 2020"],
     )
-    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+    separator: Separator | None = Field(
         default=None,
         description="The character between a CSV file's cells; without it the first line shows it.",
         examples=[";"],
     )
-    encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
+    encoding: Encoding | None = Field(
         default=None,
         description="The encoding of a CSV file; without it each cell is UTF-8, or else "
         "Windows-1252.",

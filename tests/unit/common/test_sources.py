@@ -276,6 +276,13 @@ def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
         read(tmp_path, "t.csv", encoding=encoding)
 
 
+@pytest.mark.parametrize("separator", ["x", "é", "7", '"', "\n", "\\t", ";;", ""])
+def test_a_separator_that_cannot_be_meant_is_refused(tmp_path, separator):
+    (tmp_path / "t.csv").write_text("axb\n1x2\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"separator: got .*expected one character that is no"):
+        read(tmp_path, "t.csv", separator=separator)
+
+
 # --- several files ----------------------------------------------------------------------------
 
 

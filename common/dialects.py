@@ -1,0 +1,48 @@
+"""How a CSV file is written, as far as its user says, and which of it can be meant."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+__all__ = ["Dialect", "Encoding", "Separator"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How a CSV file is written; None is found out.
+
+    Args:
+      separator: One character.
+      encoding: A name that Python knows.
+      decimal: "." or ",".
+      dates: "month-first" or "day-first".
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    dates: str | None = None
+
+
+def _encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ValueError('expected an encoding such as "utf-8", "latin-1" or "cp1252"') from None
+
+
+def _separator(text: str) -> str:
+    if len(text) != 1 or text.isalnum() or text in '"\r\n':
+        raise ValueError(
+            "expected one character that is no letter, digit, quotation mark or line break, such "
+            "as , or ; (a tab is $'\\t' in a shell, \"\\t\" in TOML)"
+        )
+    return text
+
+
+Encoding = Annotated[str, AfterValidator(_encoding)]
+Separator = Annotated[str, AfterValidator(_separator)]
