@@ -331,7 +331,7 @@ def _check_regular(handle: int, path: Path) -> None:
 
 
 def _irregular(path: Path) -> OSError:
-    return OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+    return OSError(errno.EINVAL, f"{path.name or path} is no regular file", str(path))
 
 
 def warn_of_readers(path: Path) -> None:

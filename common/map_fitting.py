@@ -118,7 +118,12 @@ def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> 
                     f"{among_columns(str(name), map(str, table.columns))}"
                 )
     left_out = {settings.target, *settings.drop}
-    return list(dict.fromkeys(name for name in inputs if name not in left_out))
+    if not (names := list(dict.fromkeys(name for name in inputs if name not in left_out))):
+        raise InputError(
+            f"{where}: features.columns and features.drop leave no input column; name one at "
+            "least, or leave both keys out to use all columns but the target"
+        )
+    return names
 
 
 def _fit_columns(

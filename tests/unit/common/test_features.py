@@ -231,6 +231,8 @@ def test_classes_have_bound_one():
         ({"drop": ["garde"]}, "no column 'garde'"),
         ({"target": "rate"}, "no column 'rate'"),
         ({"target": "term", "columns": ["empty"]}, "no input column varies"),
+        ({"columns": []}, "features.columns and features.drop leave no input column"),
+        ({"columns": ["term"], "drop": ["term"]}, "leave no input column; name one"),
         ({"components": 9}, "components: got 9, expected at most 5"),
         ({"l1_radius": 1.0}, "l1_radius: got 1.0, expected more than 1"),
         ({"coverage": 0.4}, "coverage: got 0.4"),

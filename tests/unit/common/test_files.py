@@ -277,6 +277,11 @@ def test_a_secret_file_of_windows_is_its_line_alone(tmp_path):
     assert read_secret("file:token", base=tmp_path, setting="token") == "copriv_s3cret"
 
 
+def test_a_secret_that_is_a_folder_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"'file:/': the file cannot be read \(/ is no regular"):
+        read_secret("file:/", base=tmp_path, setting="database")
+
+
 def test_a_secret_behind_a_pipe_is_not_waited_for(tmp_path):
     # A device stands here for a pipe, too, which would be waited for if this failed.
     path = tmp_path / "token"
