@@ -286,7 +286,8 @@ def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
     r"""The first few lines of a file that are not empty.
 
     Raises:
-      InputError: The first one is longer than any header: a parser would hold all of it.
+      InputError: The first one is longer than any header: a parser would hold all of it; or its
+        letters take more bytes than the encoding says.
 
     >>> _first_lines(b'a,"b\n(c)"\n\n1,2\n', "utf-8", where="t.csv")
     ['a,"b\n(c)"', '1,2']
@@ -299,6 +300,11 @@ def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
         raise InputError(
             f"{where}: the first line is longer than {LONGEST_HEADER >> 20} MB; give a table with "
             "the columns' names in its first line"
+        )
+    if "\0" in "".join(lines[:1]):
+        raise InputError(
+            f"{where}: the first line has the character 0, as UTF-16 has without a byte order "
+            'mark; set encoding = "utf-16-le" (--encoding utf-16-le), or save it as UTF-8'
         )
     return lines or [""]
 

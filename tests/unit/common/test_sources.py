@@ -276,6 +276,14 @@ def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
         read(tmp_path, "t.csv", encoding=encoding)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
+def test_unicode_that_nothing_marks_is_told(tmp_path, encoding):
+    (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode(encoding))
+    with pytest.raises(InputError, match=r"the first line has the character 0.*--encoding utf-16"):
+        read(tmp_path, "t.csv")
+    assert list(read(tmp_path, "t.csv", encoding=encoding).columns) == ["größe", "y"]
+
+
 @pytest.mark.parametrize("separator", ["x", "é", "7", '"', "\n", "\\t", ";;", ""])
 def test_a_separator_that_cannot_be_meant_is_refused(tmp_path, separator):
     (tmp_path / "t.csv").write_text("axb\n1x2\n", encoding="utf-8")
