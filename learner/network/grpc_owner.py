@@ -315,4 +315,7 @@ def _read(message: Any) -> Any:
     """The message, if it is one."""
     if isinstance(message, codec.Unreadable):
         raise MalformedError("the bytes are no message of this protocol")
+    if message is None:
+        # gRPC takes a call that ends well for answered, whatever came before.
+        raise MalformedError("the call ended without a message")
     return message

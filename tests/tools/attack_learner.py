@@ -108,17 +108,16 @@ class Liar(grpc.GenericRpcHandler):
         method = details.method.rsplit("/", 1)[1]
         if method == "Answer":
             return grpc.stream_stream_rpc_method_handler(self.stream)
-        return grpc.unary_unary_rpc_method_handler(
-            lambda request, context: self.unary(method, request, context)
+        # On the wire a single call; but one that may end without a message.
+        return grpc.stream_stream_rpc_method_handler(
+            lambda requests, context: self.unary(method, next(requests), context)
         )
 
-    def unary(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+    def unary(self, method: str, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         message = METHODS[method].FromString(request)
         with self.lock:
             honest = getattr(self, method.lower())(message)
-        if self.lies(method):
-            return next(iter(encoded(self.mode.lie(honest, context))), b"")
-        return honest.SerializeToString()
+        yield from encoded(self.mode.lie(honest, context) if self.lies(method) else honest)
 
     def lies(self, method: str) -> bool:
         if self.mode.method == "Enroll again":
@@ -270,6 +269,8 @@ def modes() -> list[Mode]:
         "a negative budget": says(epsilon_per_study=rational("-1")),
         "bytes that are no message": replies(b"\xff\xff\xff\x01no"),
         "an empty message": replies(b""),
+        "an end without a message": replies(),
+        "two messages": lambda m, c: [m, m],
         "100 MB": too_much,
         "silence": silent,
         "100 kB of trailers": long_trailers,
@@ -300,6 +301,7 @@ def modes() -> list[Mode]:
         "2^64 - 1 answers": says(answered=2**64 - 1),
         "bytes that are no message": replies(b"\xff\xff\xff\x01no"),
         "an empty message": replies(b""),
+        "an end without a message": replies(),
         "silence": silent,
         "a busy owner for ever": aborts(UNAVAILABLE, "busy", retry_after="1"),
         "a failure": fails,
@@ -355,6 +357,7 @@ def modes() -> list[Mode]:
     }
     offer = {
         "bytes that are no message": ("left", replies(b"\xff\xff\xff\x01no")),
+        "an end without a message": ("left", replies()),
         "a refusal that moves the cursor": ("left", aborts(DENIED, ESCAPES)),
         "retry-after of 400 nines": ("away", aborts(UNAVAILABLE, retry_after="9" * 400)),
         "a failure": ("away", fails),
@@ -362,6 +365,7 @@ def modes() -> list[Mode]:
     }
     close = {
         "bytes that are no message": replies(b"\xff\xff\xff\x01no"),
+        "an end without a message": replies(),
         "a refusal": aborts(DENIED, ESCAPES),
         "retry-after of 400 nines": aborts(UNAVAILABLE, retry_after="9" * 400),
         "silence": silent,
