@@ -34,7 +34,8 @@ def ask_health(address: str, *, seconds: float) -> None:
             raise UnreachableError(
                 f"{address}: no answer ({error.code().name}); start the owner, or check its address"
             ) from None
-    if reply.status != health_pb2.HealthCheckResponse.SERVING:
+    # A call may end well without a message.
+    if reply is None or reply.status != health_pb2.HealthCheckResponse.SERVING:
         raise UnreachableError(f"{address}: the owner is up but does not serve; read its log")
 
 

@@ -1,9 +1,10 @@
-"""Calls of methods that are none: whoever makes them, all others are served as before."""
+"""Calls of methods that are none, and calls that end well without a message."""
 
 from __future__ import annotations
 
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -11,9 +12,10 @@ import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.config import read_toml
+from common.errors import UnreachableError
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from owner.health import SERVICE
+from owner.health import SERVICE, ask_health
 from owner.server import RunningOwner
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -82,3 +84,17 @@ def test_a_method_whose_name_is_no_text_ends_no_learner(name):
     with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=5, patience=5) as learner:
         for _ in range(3):
             assert UNIMPLEMENTED in called(learner.port, name)
+
+
+def test_a_probe_that_ends_well_without_a_message_tells_that_nobody_serves():
+    server = grpc.server(ThreadPoolExecutor(1))
+    ends = grpc.stream_stream_rpc_method_handler(lambda requests, context: iter(()))
+    check = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": ends})
+    server.add_generic_rpc_handlers((check,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(UnreachableError, match="does not serve"):
+            ask_health(f"127.0.0.1:{port}", seconds=10)
+    finally:
+        server.stop(None)
