@@ -8,11 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from common.arrays import Vector
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import DoubtWarning, InputError
 from common.fitting import (
     LARGEST_NUMBER,
     MOST_PUBLIC_VALUES,
+    READABLE_SHARE,
     SMALLEST_SCALE,
     TargetRule,
     are_shares,
@@ -25,6 +27,8 @@ __all__ = ["count_values", "counts_in_words", "fit_target"]
 
 # A longer value is a text and no name of a class.
 LONGEST_PUBLIC_VALUE = 100
+# A center may be off by so many deviations.
+CENTERED = 1e-3
 # This many values are named in a sentence.
 NAMED_VALUES = 6
 
@@ -45,15 +49,22 @@ def fit_target(
       where: What the records are called in an error.
 
     Raises:
-      InputError: The targets are no numbers, all alike, or all of one class.
+      InputError: The targets are no numbers, all alike, too large, or all of one class.
     """
     name = str(column.name)
     if positive is not None:
         return _fit_classes(column, positive, where=where)
     shares = are_shares(column)
     raw = parse_numbers(column, shares=shares)
-    raw = raw[np.abs(raw) <= LARGEST_NUMBER]
-    center, scale = (tidy(np.mean(raw)), tidy(np.std(raw))) if raw.size else (0.0, 0.0)
+    raw = raw[np.isfinite(raw)]
+    readable = np.abs(raw) <= LARGEST_NUMBER
+    if raw.size and np.mean(readable) < READABLE_SHARE:
+        raise InputError(
+            f"{where}: target {name!r}: {1.0 - np.mean(readable):.0%} of the values are beyond "
+            f"{LARGEST_NUMBER:g}; give it in a larger unit"
+        )
+    raw = raw[readable]
+    center, scale = _center_and_scale(raw) if raw.size else (0.0, 0.0)
     bound = tidy(np.quantile(np.abs(raw - center), coverage) / scale) if scale > 0 else 0.0
     if not (scale >= SMALLEST_SCALE and bound > 0):
         raise InputError(
@@ -61,6 +72,13 @@ def fit_target(
             f"classes name the values of class +1, such as features.positive = {_named(column)}"
         )
     return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
+
+
+def _center_and_scale(raw: Vector) -> tuple[float, float]:
+    """Mean and deviation, tidy unless nine digits move the center by a part of the deviation."""
+    center, scale = tidy(np.mean(raw)), tidy(np.std(raw))
+    mean = float(np.mean(raw))
+    return (center if abs(center - mean) <= scale * CENTERED else mean), scale
 
 
 def _named(column: pd.Series) -> str:

@@ -173,10 +173,22 @@ def test_targets_that_are_no_varying_numbers_are_refused(cells, typed):
     assert str(refused.value).endswith(f"class +1, such as features.positive = {typed}")
 
 
-def test_targets_too_large_to_be_read_are_refused():
-    giant = pd.Series([1e300, -1e300], name="y")
-    with pytest.raises(InputError, match="target 'y': expected numbers that vary"):
-        fit_target(giant, positive=None, coverage=0.9, where="public")
+@pytest.mark.parametrize(
+    ("cells", "share"), [([1e300, -1e300], "100%"), ([*range(1, 10), 1e16], "10%")]
+)
+def test_targets_too_large_to_be_read_are_refused(cells, share):
+    # Without them the rule would be one of the few others.
+    said = rf"target 'y': {share} of the values are beyond 1e\+15; give it in a larger unit"
+    with pytest.raises(InputError, match=said):
+        fit_target(pd.Series(cells, name="y"), positive=None, coverage=0.9, where="public")
+
+
+def test_a_target_that_is_far_larger_than_it_varies_is_centred_on_its_mean():
+    column = pd.Series(1234567890.123 + 1e-3 * np.arange(10.0), name="y")
+    fitted = fit_target(column, positive=None, coverage=1.0, where="public")
+    scaled = fitted.scaled(fitted.raw(column))
+    assert abs(scaled.mean()) < 1e-3
+    assert 1.5 < fitted.bound < 1.7
 
 
 @pytest.mark.parametrize("cells", [["a", "a"], ["b", "b"]])
