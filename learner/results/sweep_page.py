@@ -152,7 +152,7 @@ def _cells(point: pd.Series, keys: Sequence[str]) -> list[Cell | str]:
 
 def _within(half: float) -> str:
     """What follows a mean; nothing where one seed has no interval."""
-    return "" if math.isnan(half) else f" ± {half:.1g}"
+    return "" if math.isnan(half) else f" ± {half:.2g}"
 
 
 def _key(value: object) -> Cell:

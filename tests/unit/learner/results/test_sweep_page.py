@@ -39,6 +39,15 @@ def test_one_seed_has_no_interval(tmp_path, seeds):
         assert (words in text) == (seeds > 1)
 
 
+def test_half_of_an_interval_is_not_rounded_to_much_less(tmp_path):
+    # Of two seeds half is 12.7 standard errors: 0.149 here.
+    found = rows(2).assign(relative_fitness=[0.5 - 0.011727, 0.5 + 0.011727] * (len(rows(2)) // 2))
+    console = Console(width=160)
+    with console.capture() as told:
+        console.print(sweep_table(sweep_summary(found, ["privacy.epsilon"]), ["privacy.epsilon"]))
+    assert "0.5 ± 0.15" in told.get()
+
+
 @pytest.mark.parametrize("count", [3, 5, 16])
 def test_no_two_curves_of_a_sweep_look_alike(tmp_path, count):
     points = [(epsilon, rounds) for rounds in range(count) for epsilon in (1.0, 2.0)]
