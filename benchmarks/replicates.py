@@ -119,7 +119,7 @@ def tell(name: str, work: object) -> None:
     rates = []
     for _ in range(REPEATS):
         start = time.process_time()
-        work()  # type: ignore[operator]
+        work()
         rates.append(T * REPLICATES / (time.process_time() - start))
     rate = float(np.median(rates))
     print(f"{name:40s} {rate / 1e6:6.2f} million/s and core   {rate / BAR:5.1f} x the bar")

@@ -379,9 +379,7 @@ def serve(database: str, certs: str) -> None:
 
     server = grpc.server(ThreadPoolExecutor(4), options=size_options())
     handlers = {"Echo": grpc.stream_stream_rpc_method_handler(echo)}
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(SERVICE, handlers),)  # type: ignore[arg-type]
-    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     identity = None if certs == "-" else _identity(Path(certs), "echo", "server")
     port = bind(server, "echo", "127.0.0.1:0", identity)
     server.start()

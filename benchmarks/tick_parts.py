@@ -100,7 +100,7 @@ def serve(log: Path, arguments: list[str]) -> None:
         note("committed")
 
     whole = ledger_held.transaction
-    calls.Calls._next = read_next  # type: ignore[method-assign]
+    calls.Calls._next = read_next
     ledger_held.transaction = transaction
     watch(answering, "exact_answer", "gradient", "exact")
     watch(ledger.Ledger, "charge", "charge", "charged")

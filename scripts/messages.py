@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "messages.md"
 COMMANDS = {"copriv": copriv, "copriv-owner": copriv_owner}
 
-NAMES = {"north", "south"}
 HEAD = """\
 # What the commands say
 

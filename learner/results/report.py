@@ -21,7 +21,6 @@ __all__ = [
     "WARNINGS",
     "choice_sentences",
     "columns",
-    "epsilon_text",
     "lost_sentences",
     "named_counts",
     "print_by_name",
@@ -56,7 +55,7 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
     cells: list[Cell | str] = [
         owner.name,
         Cell(f"{owner.records:,}", owner.records),
-        Cell(epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
+        Cell(_epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
         Cell(f"{owner.responses:,}", owner.responses),
         Cell("-" if owner.is_left_out else f"{owner.noise_scale:.3g}", owner.noise_scale),
     ]
@@ -177,7 +176,7 @@ def named_counts(counts: Sequence[tuple[str, int]]) -> str:
     return first_few([f"{name} ({count:,})" for name, count in counts], NAMED)
 
 
-def epsilon_text(text: str) -> str:
+def _epsilon_text(text: str) -> str:
     """A budget for people; the learner's own shard has none."""
     return "own" if text == "inf" else f"{as_number(text):g}"
 

@@ -214,7 +214,7 @@ def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
                     f"127.0.0.1:{learner.port}", identity, [("grpc.use_local_subchannel_pool", 1)]
                 )
             )
-            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            stub = pb_grpc.LearnerStub(channel)
             attach_by.append(stub.Attach)
         calls = [attach_stream(silence(over)) for attach_stream in attach_by]
         kept = 4
@@ -319,7 +319,7 @@ def test_a_visitor_without_a_certificate_gets_nothing(settings_file, tmp_path):
         with pytest.raises(InputError, match="it asks for TLS and a certificate"):
             attach(settings_file("owner-a", None), address)
         with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)) as channel:
-            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            stub = pb_grpc.LearnerStub(channel)
             hello = pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
             with pytest.raises(grpc.RpcError) as refusal:
                 next(stub.Attach(iter([hello]), timeout=5))

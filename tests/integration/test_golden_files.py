@@ -42,8 +42,6 @@ TOKENS = {"alpha": "golden-alpha", "beta": "golden-beta"}
 INSECURE_SEED = 7
 STATES = ("stopped", "killed")
 
-Served = Callable[..., RunningOwner]
-
 
 def unpack(folder: Path, out: Path) -> Path:
     """A copy of golden files: databases unpacked, PLACE as the folder they are in."""
@@ -89,7 +87,7 @@ class Wire:
     """The calls of a serving owner, as a learner makes them."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        self._stub = pb_grpc.DataOwnerStub(channel)
 
     def call(self, name: str, message: Any, *, learner: str) -> Any:
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)
@@ -138,9 +136,6 @@ def golden_owner(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, 
         shutil.copy(GOLDEN / "owner" / name, folder)
     unpack(GOLDEN / "owner" / request.param, folder)
     return folder / "OWNER.toml", json.loads((folder / "meaning.json").read_text())
-
-
-Golden = tuple[Path, dict[str, Any]]
 
 
 def studies_of(meaning: dict[str, Any], *, insecure: bool = False) -> list[dict[str, Any]]:

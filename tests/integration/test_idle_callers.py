@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,12 +41,9 @@ from owner.service import Method
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
-TOKEN = "a-token-for-the-tests-only"  # noqa: S105
 MAX_CONCURRENT_STREAMS = 3
 # The beginning of a connection of HTTP/2, with no settings of ours.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-Serve = Callable[..., RunningOwner]
-Folder = Callable[..., Path]
 
 
 def settings_with(path: Path, **more: Any) -> Path:
@@ -229,7 +226,7 @@ def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder):
     running = start_owner(owner_folder(), listen=None, insecure_noise_seed=None)
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 5) as calls:
         with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-            stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+            stub = pb_grpc.DataOwnerStub(channel)
             # Those that were opened before it have come as well.
             stub.Describe(pb.DescribeRequest(), timeout=10)
             time.sleep(0.2)

@@ -321,7 +321,7 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(study, tmp_path, type
     other = Run.load(tmp_path / "typed")
     for ask in (other.predict, other.evaluate):
         with pytest.raises(InputError, match="table: got a str, expected a pandas data frame"):
-            ask("stays.csv")  # type: ignore[arg-type]
+            ask("stays.csv")
     assert other.summary.theta == run.summary.theta
     assert other.model.to_json() == run.model.to_json()
     # A run is its tables.

@@ -107,7 +107,7 @@ def test_an_owner_that_stops_does_not_wait_for_what_it_makes_ready(owner_folder,
         assert process.stdout is not None
         port = process.stdout.readline().removeprefix("serving on port ").strip()
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+            stub = pb_grpc.DataOwnerStub(channel)
             calls = [
                 stub.Enroll.future(codec.terms_to_pb(make_terms()), timeout=50) for _ in range(4)
             ]

@@ -354,7 +354,7 @@ def test_a_client_without_a_certificate_gets_nothing(serve_tls, tmp_path):
     with grpc.secure_channel(
         f"127.0.0.1:{running.port}", grpc.ssl_channel_credentials(root_certificates=ca)
     ) as channel:
-        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        stub = pb_grpc.DataOwnerStub(channel)
         for call in (
             lambda: stub.Describe(pb.DescribeRequest(), timeout=5),
             lambda: stub.Enroll(pb.StudyTerms(), timeout=5),

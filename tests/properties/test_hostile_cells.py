@@ -210,7 +210,7 @@ class Odd:
     def __str__(self) -> str:
         raise RuntimeError("no")
 
-    __repr__ = __float__ = __len__ = __hash__ = __eq__ = __str__  # type: ignore[assignment]
+    __repr__ = __float__ = __len__ = __hash__ = __eq__ = __str__
 
 
 class OddNumber(float):

@@ -177,7 +177,7 @@ def says(**changes: Any) -> Lie:
                 known.extend(value)
             else:
                 setattr(message, name, value)
-        return message  # type: ignore[no-any-return]
+        return message
 
     return lie
 

@@ -130,7 +130,7 @@ def certify(folder: Path) -> tuple[Identity, Identity]:
     ]
     make_certificates(folder / "certs", parties, study="crowd", ca_days=9, days=9, renew=False)
     good, stranger = (
-        load_identity(TlsSettings(**tls_files(folder, name)), base=folder, side="client")  # type: ignore[arg-type]
+        load_identity(TlsSettings(**tls_files(folder, name)), base=folder, side="client")
         for name in ("good", "stranger")
     )
     return good, stranger

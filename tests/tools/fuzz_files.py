@@ -44,7 +44,6 @@ import tomli_w
 
 from learner.simulated.sweeps import _checksum
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {"copriv": "learner.cli", "copriv-owner": "owner.cli"}
 PRELOADED = ("learner.results.report_page", "learner.results.card", "learner.commands.closing")
 PRELOADED += ("learner.commands.estimators", "learner.results.export_onnx", "owner.home_commands")

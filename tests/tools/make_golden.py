@@ -178,7 +178,7 @@ class Served:
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().split()[-1])
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
-        self.stub = pb_grpc.DataOwnerStub(self.channel)  # type: ignore[no-untyped-call]
+        self.stub = pb_grpc.DataOwnerStub(self.channel)
 
     def call(self, name: str, message: Any, *, learner: str) -> Any:
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)

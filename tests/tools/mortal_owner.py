@@ -87,18 +87,18 @@ def arm(step: str, number: int) -> None:  # noqa: C901
             reached()
 
     if step in {"before_charge", "in_transaction", "at_commit"}:
-        Ledger.charge = killing_charge  # type: ignore[method-assign]
+        Ledger.charge = killing_charge
     elif step == "after_commit":
-        Ledger._keep = killing_keep  # type: ignore[method-assign]
+        Ledger._keep = killing_keep
     elif step in {"before_note", "after_note"}:
-        GivenLog.give = killing_give  # type: ignore[method-assign]
+        GivenLog.give = killing_give
     elif step == "in_note":
         os.fdatasync = killing_sync
     elif step == "before_send":
-        DataOwner.answer_at_once = killing_answer  # type: ignore[method-assign]
+        DataOwner.answer_at_once = killing_answer
     elif step == "after_send":
-        DataOwner.answer_at_once = noted_answer  # type: ignore[method-assign]
-        Calls._send = killing_send  # type: ignore[method-assign]
+        DataOwner.answer_at_once = noted_answer
+        Calls._send = killing_send
 
 
 def live(settings: Path, port: int, step: str, number: int) -> None:

@@ -169,7 +169,7 @@ def test_a_field_of_a_later_version_changes_no_text_until_it_is_used():
         lag: int = 0
 
     class LaterMap(FeatureMap):
-        columns: tuple[LaterRule, ...]  # type: ignore[assignment]
+        columns: tuple[LaterRule, ...]
         weights: tuple[float, ...] = ()
 
     now = fit(components=3)
@@ -183,7 +183,7 @@ def test_a_field_of_a_later_version_changes_no_text_until_it_is_used():
 def test_it_cannot_be_changed():
     feature_map = fit()
     with pytest.raises(ValueError, match="frozen"):
-        feature_map.intercept = False  # type: ignore[misc]
+        feature_map.intercept = False
     assert dataclasses.is_dataclass(feature_map.domain)
 
 

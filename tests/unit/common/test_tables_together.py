@@ -63,7 +63,7 @@ def test_a_table_is_read_once_for_all_who_name_it(folder, monkeypatch):
 
     def counted(*given: object) -> pd.DataFrame:
         calls.append(given)
-        return read(*given)  # type: ignore[arg-type]
+        return read(*given)
 
     monkeypatch.setattr(ParquetFile, "read", counted)
     read_tables(sources("s.parquet", "t.parquet"), base=folder)

@@ -202,7 +202,7 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(
             return self.db.execute(statement, *arguments)
 
     db = owner._ledger._db
-    owner._ledger._db = Stuck(db)  # type: ignore[assignment]
+    owner._ledger._db = Stuck(db)
     with pytest.raises(Exception, match="disk I/O error"):
         ask(owner, 2)
     owner._ledger._db = db

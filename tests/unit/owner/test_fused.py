@@ -198,16 +198,16 @@ def test_without_numba_blocks_are_added_by_numpy(monkeypatch, make_terms):
     np.testing.assert_allclose(exact_answer(shard, np.ones(2), terms), told, rtol=1e-11)
 
 
-def test_the_first_answer_compiles_nothing(monkeypatch, make_terms):
+def test_the_first_answer_compiles_nothing(make_terms):
     shard = Shard(records_of(BLOCK_CELLS, 2, seed=3))
     terms = make_terms(loss="huber", delta=0.5, horizon=10**6, responses=10**5, clip=0.25)
     core.warm(shard, terms, kept_in=compiled_code_folder)
     kernel = fused.kernel("huber", clipped=True)
-    compiled = len(kernel.signatures)  # type: ignore[union-attr]
+    compiled = len(kernel.signatures)
     # As it comes from the wire: read only.
     theta = np.frombuffer(np.ones(2).tobytes())
     exact_answer(shard, theta, terms)
-    assert len(kernel.signatures) == compiled  # type: ignore[union-attr]
+    assert len(kernel.signatures) == compiled
 
 
 def test_owners_do_not_import_numba_until_a_study_gains():

@@ -59,7 +59,7 @@ def test_a_charge_out_of_order_changes_nothing(path, sequence):
     enroll(ledger)
     with pytest.raises(OrderError):
         charge(ledger, sequence)
-    assert ledger.study("s").account.answered == 0  # type: ignore[union-attr]
+    assert ledger.study("s").account.answered == 0
     ledger.close()
     assert verify_ledger(path) == []
 
@@ -255,7 +255,7 @@ def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path):
     charge(ledger, 1, study="asked")
     ledger.close_study("asked")
     ledger.close_study("open")
-    assert ledger.study("asked").agreed_terms.feature_map == large  # type: ignore[union-attr]
+    assert ledger.study("asked").agreed_terms.feature_map == large
     assert ledger._db.execute("SELECT count(*) FROM texts").fetchone()[0] == 2
     ledger.close()
     assert verify_ledger(path) == []

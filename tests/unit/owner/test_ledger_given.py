@@ -518,7 +518,7 @@ def test_what_was_not_believed_once_is_not_believed_later(path, life, again, dam
         put_back(log, older)
         killed_after(path, nothing)
     with closing(open_ledger(path)) as ledger:
-        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+        assert ledger.study("s").account.answered == 64
         for number in (6, 11, 64):
             with pytest.raises(OrderError):
                 charge(ledger, number)
@@ -539,7 +539,7 @@ def test_what_was_not_believed_once_needs_no_mark_any_more(path):
     Path(f"{bare}{GIVEN}").write_bytes(bytes(MARK_BYTES) + older[MARK_BYTES:])
     assert read_studies(bare)[1][0].account.answered == 64
     with closing(open_ledger(bare)) as ledger:
-        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+        assert ledger.study("s").account.answered == 64
 
 
 @pytest.mark.parametrize("damage", [put_back, cut])
@@ -550,7 +550,7 @@ def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch)
         patch.setattr(Ledger, "_settle_before", killed)
         killed_after(path, never)
     with closing(open_ledger(path)) as ledger:
-        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+        assert ledger.study("s").account.answered == 64
 
 
 def test_a_closing_that_fails_stops_no_other_study(path, monkeypatch):
@@ -593,11 +593,11 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, chan
     killed_after(path, life)
     left = copied(path, "left")
     with closing(open_ledger(left)) as ledger:
-        assert ledger.study("s").account.answered == 10  # type: ignore[union-attr]
+        assert ledger.study("s").account.answered == 10
         charge(ledger, 11)
     put_back(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
     with closing(open_ledger(path)) as ledger:
-        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+        assert ledger.study("s").account.answered == 64
 
 
 def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monkeypatch):
@@ -638,7 +638,7 @@ def test_studies_that_come_and_go_do_not_lengthen_the_log(path, monkeypatch):
         for number in range(150):
             enroll(ledger, f"t{number}")
             ledger.close_study(f"t{number}")
-            assert ledger.study("s").account.answered == 2  # type: ignore[union-attr]
+            assert ledger.study("s").account.answered == 2
         left = copied(path, "left")
         assert Path(f"{path}{GIVEN}").stat().st_size <= 4000
         charge(ledger, 3)
@@ -682,7 +682,7 @@ def test_a_last_response_that_is_alone_in_its_block_is_counted(path):
     with closing(open_ledger(path)) as ledger:
         enroll(ledger, responses=65, epsilon=Fraction(1))
         charge(ledger, *range(1, 66))
-        account = ledger.study("s").account  # type: ignore[union-attr]
+        account = ledger.study("s").account
         assert account.answered == 65
         assert account.response(65, size=SIZE) == response(65)
         left = copied(path, "left")

@@ -113,7 +113,7 @@ def test_a_ledger_of_the_version_before_goes_on(path):
     ledger.close()
     assert verify_ledger(path) == []
     ledger = open_ledger(path)
-    assert ledger.study("under-way").account.answered == 130  # type: ignore[union-attr]
+    assert ledger.study("under-way").account.answered == 130
     ledger.close()
     for study, records in read_history(path).studies:
         answered = STUDIES[study.study_id][1]

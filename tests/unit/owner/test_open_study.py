@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
@@ -21,8 +21,6 @@ from owner.answering import DataOwner
 from owner.mechanism import secure_noise
 from owner.open_study import StudyMaker
 
-OpenOwner = Callable[..., DataOwner]
-MakeTerms = Callable[..., StudyTerms]
 PATIENCE = 30.0
 
 

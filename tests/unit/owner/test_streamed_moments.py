@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,7 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError, PolicyError
 from common.features import FeatureMap
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from owner import shard as shard_module
 from owner import sums
 from owner.core import EXACT, exact_answer
@@ -34,7 +33,6 @@ from owner.server import open_owner
 from owner.shards import MomentShard, Shard, by_moments
 from owner.sums import MomentStream, block_records, moment_sums, stretches
 
-MakeTerms = Callable[..., StudyTerms]
 APPLY = FeatureMap.apply
 POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
 MOSTLY_MOMENTS: dict[str, Any] = {"losses": ["squared"], "validation": False}
@@ -78,7 +76,7 @@ def maker(served: Served) -> StudyMaker:
     return StudyMaker(
         table=served.table,
         policy=Policy.model_validate(POLICY),
-        noise=NoNoise,  # type: ignore[arg-type]
+        noise=NoNoise,
         insecure_noise=True,
     )
 
@@ -256,7 +254,7 @@ def test_a_table_that_changed_is_not_read_again(tmp_path, feature_map, table_mak
     if change != "another value":
         unnoticed = serve(tmp_path, feature_map)
         table.to_parquet(tmp_path / "t.parquet")
-        unnoticed.rows._stamps = unnoticed.rows._opened.stamps()  # type: ignore[attr-defined]
+        unnoticed.rows._stamps = unnoticed.rows._opened.stamps()
         with pytest.raises(InputError, match="has changed since"):
             getattr(unnoticed.table, what)(feature_map)
 

@@ -96,7 +96,7 @@ def test_a_stream_that_answers_no_more_is_given_up(ends, is_over, deadline):
         calls.append(Call(queries, answers=2, ends=ends, is_over=is_over))
         return calls[0]
 
-    stream = ThreadStream(method, deadline=deadline)  # type: ignore[arg-type]
+    stream = ThreadStream(method, deadline=deadline)
     assert [pb.Response.FromString(answer_to(stream, query(k))).sequence for k in (7, 8)] == [7, 8]
     assert gives_up(stream, within=LONG)
     stream.end()
@@ -117,7 +117,7 @@ class Endless(Call):
 
 def test_one_answer_is_read_for_each_query_whatever_an_owner_sends():
     call = Endless()
-    stream = ThreadStream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
+    stream = ThreadStream(lambda queries: call, deadline=LONG)
     answers = [pb.Response.FromString(answer_to(stream, query(0))) for _ in range(3)]
     assert [answer.sequence for answer in answers] == [1, 2, 3]
     assert call.sent == 3
@@ -247,7 +247,7 @@ class Refusal:
     ],
 )
 def test_a_time_to_come_back_is_a_few_digits_or_none(values, seconds):
-    assert retry_after(Refusal(*values).trailing_metadata()) == seconds  # type: ignore[arg-type]
+    assert retry_after(Refusal(*values).trailing_metadata()) == seconds
 
 
 def test_whoever_waits_for_a_busy_owner_can_be_let_go_of():

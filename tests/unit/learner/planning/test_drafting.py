@@ -355,7 +355,7 @@ def inputs_of(columns: dict[str, object], **chosen: object) -> tuple[tuple[str, 
     table = pd.DataFrame(columns)
     look = look_at(table)
     target, _ = choose_target(table, look, "y", ())
-    found = choose_inputs(look, target, **{"owners": None, "drop": ()} | chosen)  # type: ignore[arg-type]
+    found = choose_inputs(look, target, **{"owners": None, "drop": ()} | chosen)
     return found.columns, "\n".join(found.warnings)
 
 

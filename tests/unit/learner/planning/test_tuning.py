@@ -18,7 +18,7 @@ from learner.simulated.studies import Proposal, run_study
 from learner.simulated.surrogates import worlds_to_choose_in
 from learner.simulated.world import World
 
-P, N = 3, 3
+P = 3
 BOUND = 60.0
 SIZES = np.array([4000.0, 2000.0, 3000.0])
 G = Regulariser(coefficient=1e-5)

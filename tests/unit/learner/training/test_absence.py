@@ -122,9 +122,7 @@ def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, ma
     line.stop()
 
 
-def test_an_owner_that_never_answers_costs_ever_fewer_ticks(
-    few_records, make_terms, monkeypatch, caplog
-):
+def test_an_owner_that_never_answers_costs_ever_fewer_ticks(few_records, make_terms, monkeypatch):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.002)
 

@@ -36,7 +36,7 @@ class Watched(MemoryOwner):
     """An owner that keeps how it was disconnected."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        super().__init__(*arguments, **named)  # type: ignore[arg-type]
+        super().__init__(*arguments, **named)
         self.let_go: list[bool] = []
         self.claims = ""
 
