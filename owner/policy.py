@@ -27,6 +27,7 @@ from owner.sums import usable_threads
 
 __all__ = [
     "ANONYMOUS",
+    "LARGEST_COUNT",
     "OwnerSettings",
     "Policy",
     "check_learner",
@@ -291,7 +292,7 @@ def check_terms(terms: StudyTerms) -> None:
     except ValueError as error:
         raise MalformedError(str(error)) from None
     if not 1 <= terms.kappa <= LARGEST_COUNT:
-        raise MalformedError("kappa must be a whole number of at least 1")
+        raise MalformedError("kappa must be a whole number from 1 to 1e9")
 
 
 def check_policy(

@@ -26,13 +26,12 @@ from common.config import (
 )
 from common.errors import InputError
 from common.releases import GRADIENT, NEWTON, RELEASES
+from owner.policy import LARGEST_COUNT
 
 __all__ = ["TrialStudy", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
-# As many as a horizon may have.
-MOST_RESPONSES = 10**9
 ASSUMED_SHARE = 0.3
 # The most rounds that a learner chooses by itself, ``learner.planning.split.ROUNDS``.
 ASSUMED_ROUNDS = 4
@@ -81,10 +80,10 @@ class _Study(Settings):
     loss: LossName | None = None
     delta: Positive | None = None
     theta_max: Positive | None = None
-    responses: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
+    responses: Annotated[int, Field(ge=1, le=LARGEST_COUNT)] | None = None
     epsilon: Epsilon | None = None
     clip: Positive | None = None
-    kappa: Annotated[int, Field(ge=1)] | None = None
+    kappa: Annotated[int, Field(ge=1, le=LARGEST_COUNT)] | None = None
     release: str = GRADIENT.name
     curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     validation: ValidationShare | None = None

@@ -276,7 +276,8 @@ def test_check_refuses_what_an_enrolment_would_refuse(owner_folder):
     assert "kappa = 2" in refused(owner_command("check", settings, "--kappa", "1"), 3)
     assert "target" in refused(owner_command("check", settings, "--loss", "hinge"), 3)
     assert "responses" in refused(owner_command("check", settings, "--responses", "0"), 2)
-    assert "responses: got" in refused(owner_command("check", settings, "--responses", 10**10), 2)
+    for name in ("responses", "kappa"):
+        assert f"{name}: got" in refused(owner_command("check", settings, f"--{name}", 10**10), 2)
     assert "epsilon" in refused(owner_command("check", settings, "--epsilon", "much"), 2)
     assert "cannot be read" in refused(owner_command("check", settings, "--study", "absent"), 2)
     small = owner_folder(max_features=3)
