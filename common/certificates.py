@@ -131,8 +131,8 @@ def _is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     return True
 
 
-def check_own_name(identity: Identity, *, name: str) -> Peer:
-    """Who our certificate says we are, which must be who our settings say.
+def check_own_name(identity: Identity, *, name: str) -> None:
+    """Refuse a certificate of ours that names another than our settings do.
 
     Raises:
       InputError: It is another's: learners would refuse it; or it cannot be read.
@@ -144,7 +144,6 @@ def check_own_name(identity: Identity, *, name: str) -> Peer:
             f"{printable(found.name, 80)!r}, and this owner's name is {name!r}; give it the files "
             "that were made for that name, or set its name right"
         )
-    return found
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -74,7 +74,7 @@ def run_reproduction(
     document: Path | None,
     console: Console,
     cluster: str | None = None,
-) -> pd.DataFrame:
+) -> None:
     """Make figures: SVG and Parquet for each in ``out``; print what they show.
 
     Args:
@@ -122,7 +122,6 @@ def run_reproduction(
     _show(table, console)
     if document is not None:
         replace_section(document, "figures", _section(table, document, out))
-    return table
 
 
 def _all_numbers(
