@@ -29,6 +29,9 @@ Split = Literal["horizon", "schedule"]
 MISSED = -1
 # Beyond this many times the expected number of ticks something is wrong with the settings.
 LONGEST_WAIT = 200
+NO_END = (
+    "forecast.availability: owners are away so much that the study does not end; give a larger one"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,6 +122,9 @@ def draw_schedule(
         there; None to draw them.
       rng: Where the randomness comes from.
 
+    Raises:
+      InputError: Owners answer so seldom that T ticks take too long.
+
     >>> schedule = draw_schedule(np.ones(2), horizon=4, replicates=1, split="schedule",
     ...     rng=np.random.default_rng(1))
     >>> schedule.slots[:, 0].tolist(), schedule.promised[:, 0].tolist()
@@ -146,7 +152,7 @@ def draw_schedule(
         if found.min() >= T:
             slots = _moved_up(np.concatenate(parts))[:T]
             return Schedule(slots=slots, promised=_promised(slots, N, T, split))
-    raise InputError("availability: owners are away so much that the study does not end; raise it")
+    raise InputError(NO_END)
 
 
 def draw_presence(
@@ -160,6 +166,9 @@ def draw_presence(
     """Who answers in each round of a synchronous algorithm, shape (T, R, N).
 
     Rounds that nobody answers do not count, so that somebody answers in each of these.
+
+    Raises:
+      InputError: Hardly anybody ever answers.
 
     >>> attendance = Attendance(availability=np.array([1.0, 0.5]))
     >>> draw_presence(2, horizon=3, replicates=1, attendance=attendance,
@@ -179,6 +188,8 @@ def draw_presence(
             pending &= ~there.any(axis=1)
             if not pending.any():
                 break
+        else:
+            raise InputError(NO_END)
         rounds[k] = there
     return rounds
 

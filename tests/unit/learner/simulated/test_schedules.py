@@ -83,3 +83,13 @@ def test_absences_last_as_long_as_they_are_said_to():
 def test_impossible_attendance_is_refused(changes):
     with pytest.raises(InputError):
         Attendance(**changes)
+
+
+def test_owners_that_hardly_ever_answer_are_refused(monkeypatch):
+    """A round that nobody answers once had a model of 0/0."""
+    monkeypatch.setattr("learner.simulated.schedules.LONGEST_WAIT", 1)
+    away, rng = Attendance(availability=np.full(N, 1e-9)), np.random.default_rng(1)
+    with pytest.raises(InputError, match=r"forecast\.availability: owners are away so much"):
+        draw_presence(N, horizon=2, replicates=2, attendance=away, rng=rng)
+    with pytest.raises(InputError, match=r"forecast\.availability: owners are away so much"):
+        draw(attendance=away)
