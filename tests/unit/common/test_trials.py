@@ -34,8 +34,21 @@ def main():
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS])
 def test_what_ends_a_copy_is_known_and_says_nothing(number, capfd):
-    assert ends_the_process(lambda: os.kill(os.getpid(), number))
+    def give_up():
+        os.write(2, b"as libraries say before they end a process")
+        os.kill(os.getpid(), number)
+
+    assert ends_the_process(give_up)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_copy_ends_whatever_its_program_does_with_signals(monkeypatch):
+    monkeypatch.setattr(trials, "LONGEST_SECONDS", 0.1)
+    before = signal.signal(signal.SIGABRT, lambda *_: None)
+    try:
+        assert ends_the_process(lambda: os.kill(os.getpid(), signal.SIGABRT))
+    finally:
+        signal.signal(signal.SIGABRT, before)
 
 
 @pytest.mark.parametrize("work", [lambda: None, lambda: 1 / 0, lambda: os._exit(7)])
@@ -55,7 +68,11 @@ def test_a_copy_that_hangs_ends_by_itself_where_nobody_is_left_to_end_it(monkeyp
     asleep = SimpleNamespace(register=lambda *_: None, poll=lambda _: time.sleep(5))
     monkeypatch.setattr(trials.select, "poll", lambda: asleep)
     monkeypatch.setattr(trials, "CRASHES", [signal.SIGALRM])
-    assert ends_the_process(lambda: time.sleep(60))
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        assert ends_the_process(lambda: time.sleep(60))
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_process_with_many_open_files_may_try_too():
