@@ -127,6 +127,7 @@ def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
                 "records": mine.records,
                 "relative_fitness": summary.relative_fitness,
                 "relative_fitness_alone": mine.relative_fitness_alone,
+                "relative_fitness_public": summary.relative_fitness_public,
                 "gains": mine.gains,
                 "studies_answered": len(summaries) - 1,
                 "epsilon_spent": str(spent),
@@ -137,13 +138,17 @@ def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
 
 def _print_table(name: str, rows: Sequence[dict[str, Any]], console: Console) -> None:
     """The N results for a terminal."""
-    heads = ("learner", "records", "together", "alone", "gains", "answered in", "epsilon spent")
+    heads = (
+        *("learner", "records", "together", "alone", "public model", "gains", "answered in"),
+        "epsilon spent",
+    )
     cells = [
         (
             row["name"],
             f"{row['records']:,}",
             f"{row['relative_fitness']:.3g}",
             f"{row['relative_fitness_alone']:.3g}",
+            "-" if (free := row["relative_fitness_public"]) is None else f"{free:.3g}",
             "yes" if row["gains"] else "no",
             counted(row["studies_answered"], "study", "studies"),
             f"{as_number(row['epsilon_spent']):.4g}",

@@ -19,7 +19,7 @@ __all__ = ["ONE_DRAW", "comparison_table", "write_comparison"]
 
 HEADS = (
     *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
-    "owners who gain",
+    *("public model", "owners who gain"),
 )
 
 ONE_DRAW = "Each run drew its noise once; copriv sweep says how far runs of one study differ."
@@ -87,6 +87,7 @@ def _judged_on(summary: Summary) -> tuple[object, ...]:
 def _row(name: str, summary: Summary) -> list[Cell | str]:
     spent = epsilons_spent(summary)
     quality, fitness = summary.quality, summary.relative_fitness
+    free = summary.relative_fitness_public
     quality_cell: Cell | str = "-"
     if quality is not None:
         words = f"{WORDS[quality.measure]} {interval_words(quality.common)}"
@@ -100,5 +101,6 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
         Cell(f"{summary.horizon:,}", summary.horizon),
         quality_cell,
         "-" if fitness is None else Cell(f"{fitness:.3g}", fitness),
+        "-" if free is None else Cell(f"{free:.3g}", free),
         f"{gaining} of {len(summary.owners)}" if summary.is_evaluated else "-",
     ]

@@ -37,7 +37,7 @@ def write_forecast_page(folder: Path, verdict: Verdict) -> Path:
     title = f"{verdict.study}: forecast from {verdict.public_records:,} public records"
     parts = [_first(verdict), _owners(verdict)]
     if verdict.algorithms:
-        parts.append(_algorithms(verdict.algorithms))
+        parts.append(_algorithms(verdict))
     curves = {
         kind: verdict.curves[kind] for kind in CURVES if len(verdict.curves.get(kind, {})) > 1
     }
@@ -124,8 +124,8 @@ def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
     ]
 
 
-def _algorithms(algorithms: Mapping[str, Answer]) -> str:
-    """What other algorithms would come to."""
+def _algorithms(verdict: Verdict) -> str:
+    """What other algorithms would come to, beside what is free."""
     rows: list[list[Cell | str]] = [
         [
             name,
@@ -134,8 +134,10 @@ def _algorithms(algorithms: Mapping[str, Answer]) -> str:
             Cell(f"{answer.horizon:,}", answer.horizon),
             "-" if answer.clip is None else f"{answer.clip:.3g}",
         ]
-        for name, answer in algorithms.items()
+        for name, answer in verdict.algorithms.items()
     ]
+    free = verdict.relative_fitness_public
+    rows.append(["public model", Cell(f"{free:.3g}", free), "-", "-", "-"])
     heads = ["algorithm", "expected", "nine runs in ten", "T", "clip"]
     return section("Other algorithms", table("algorithms", "At the same epsilon", heads, rows))
 

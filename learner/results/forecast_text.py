@@ -37,7 +37,7 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     )
     print_by_name(console, None, OWNERS, _owners(verdict))
     if verdict.algorithms:
-        print_by_name(console, None, WAYS, _ways(verdict.algorithms))
+        print_by_name(console, None, WAYS, _ways(verdict))
     for sentence in sentences(verdict):
         console.print(sentence, highlight=False)
 
@@ -76,9 +76,9 @@ def worth_words(lower: float, expected: float) -> str:
     return f"{-lower:+.2g}" if lower > NOTHING * expected else "nothing"
 
 
-def _ways(algorithms: Mapping[str, Answer]) -> list[tuple[str, ...]]:
-    """A row for each way of learning."""
-    return [
+def _ways(verdict: Verdict) -> list[tuple[str, ...]]:
+    """A row for each way of learning, and one for what is free."""
+    rows = [
         (
             name,
             f"{answer.relative_fitness:.3g}",
@@ -87,8 +87,10 @@ def _ways(algorithms: Mapping[str, Answer]) -> list[tuple[str, ...]]:
             "-" if answer.clip is None else f"{answer.clip:.3g}",
             answer.split if ALGORITHMS[answer.algorithm].is_schedulable else "-",
         )
-        for name, answer in algorithms.items()
+        for name, answer in verdict.algorithms.items()
     ]
+    free = f"{verdict.relative_fitness_public:.3g}"
+    return [*rows, ("public model", free, *["-"] * (len(WAYS) - 2))]
 
 
 def sentences(verdict: Verdict) -> list[str]:

@@ -26,11 +26,13 @@ def run_figure(trace: pd.DataFrame, summary: Summary) -> Figure:
     if not summary.is_evaluated:
         return ticks_figure(trace, [owner.name for owner in summary.owners])
     alone = [(owner.name, owner.relative_fitness_alone or 0.0) for owner in summary.owners]
-    return fitness_figure(trace, alone)
+    return fitness_figure(trace, alone, summary.relative_fitness_public)
 
 
-def fitness_figure(trace: pd.DataFrame, alone: Sequence[tuple[str, float]]) -> Figure:
-    """Relative fitness of the central model against k."""
+def fitness_figure(
+    trace: pd.DataFrame, alone: Sequence[tuple[str, float]], public: float | None
+) -> Figure:
+    """Relative fitness of the central model against k, beside what is free: alone and public."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     trace = trace.dropna(subset=["relative_fitness"])  # of a very long run not all is looked at
@@ -50,6 +52,9 @@ def fitness_figure(trace: pd.DataFrame, alone: Sequence[tuple[str, float]]) -> F
         axes.axhspan(low, high, color="C0", alpha=0.15)
         axes.axhline(middle, color="C0", linestyle="--", linewidth=1)
         _label(axes, last, middle, f"alone: the middle of {len(alone)},\nand eight in ten", "C0")
+    if public is not None:
+        axes.axhline(max(public, SMALLEST), color="black", linestyle=":", linewidth=1)
+        _label(axes, last, max(public, SMALLEST), "public model", "black")
     axes.set_title("Relative fitness of the common model, and of each owner's own", fontsize=10)
     axes.set_xlabel("communication k")
     axes.set_ylabel(r"relative fitness $\psi$ (0 is the best)")

@@ -189,13 +189,17 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
     if not known.any():
         return ""
     k, fitness = trace.k[known], trace.fitness[known]
-    line = Line(name="together", x=k, y=fitness)
+    lines = [Line(name="together", x=k, y=fitness)]
+    free = summary.relative_fitness_public
+    if free is not None:
+        ends = k[[0, -1]]
+        lines.append(Line(name="public model", x=ends, y=np.full(2, free), color="var(--gold)"))
     marks = []
     if summary.average == "tail" and summary.horizon > 1:
         marks.append(Mark(at=summary.horizon / 2, text="here the average begins"))
     drawn = curve(
         "Relative fitness of the central model against communications",
-        [line],
+        lines,
         x_label="communication k",
         y_label="relative fitness (0 is the best)",
         marks=marks,

@@ -205,6 +205,12 @@ def _is_number(values: pd.Series) -> bool:
     return bool(pd.api.types.is_numeric_dtype(values)) and values.nunique() > 1
 
 
+def _is_shared(summary: pd.DataFrame, key: str, column: str) -> bool:
+    """Whether all curves have the same known value at each place."""
+    of_each = summary.groupby(key)[column]
+    return bool(summary[column].notna().all() and (of_each.nunique() == 1).all())
+
+
 def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
     """Relative fitness against one key, a curve for each choice of the others."""
     others = [other for other in keys if other != key]
@@ -225,13 +231,12 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
         lines += [Line(name="", x=x, y=side, color=band) for side in sides]
         lines.append(Line(name=name or "together", x=x, y=together, color=color, dashes=dashes))
         if number == 0:
-            free = ordered["public"].to_numpy()
-            alone = ordered["alone"].to_numpy()
-            names = (("public model", free, "var(--soft)"), ("alone, mean", alone, "var(--gold)"))
+            names = [("public model", "public", "var(--soft)")]
+            names += [] if others else [("alone, mean", "alone", "var(--gold)")]
             lines += [
-                Line(name=what, x=x, y=values, color=color, dashes=DASHED)
-                for what, values, color in names
-                if not np.isnan(values).any() and not others
+                Line(name=what, x=x, y=ordered[column].to_numpy(), color=color, dashes=DASHED)
+                for what, column, color in names
+                if _is_shared(summary, key, column)
             ]
     # No curve under the interval of another.
     lines.sort(key=lambda line: line.name != "")

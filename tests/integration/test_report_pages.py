@@ -337,6 +337,18 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
         assert f"The public records alone give {what}" in told
 
 
+def test_the_public_model_stands_in_every_table_and_picture_of_models(pages):
+    """A curve, and tables of ways and of runs, had what was learnt alone."""
+    curves = re.findall(r"<figure>.*?</figure>", pages["few"].read_text(), flags=re.DOTALL)
+    of_fitness = [curve for curve in curves if "relative fitness (0 is the best)" in curve]
+    assert len(of_fitness) == 1
+    assert ">public model</text>" in of_fitness[0]
+    assert re.search(r">public model</t[dh]><td[^>]*>0.0712</td>", pages["forecast"].read_text())
+    compared = pages["compared"].read_text()
+    assert ">public model</" in compared
+    assert ">0.0456</td>" in compared
+
+
 def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):
     """Who gains for all records together may lose on its own."""
     run = evaluated(3)

@@ -360,7 +360,8 @@ def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
         assert (out / row["name"]).stat().st_mode & 0o077 == 0
         noise = [o["noise_scale"] for o in summary["owners"] if o["name"] != row["name"]]
         assert noise == pytest.approx([theorem_1(feature_map, 300, 30, kappa=2) / 5] * 2, rel=1e-5)
-        assert row["relative_fitness"] == summary["relative_fitness"]
+        for key in ("relative_fitness", "relative_fitness_public"):
+            assert row[key] == summary.get(key)
         assert [o["name"] for o in summary["owners"] if o["gains"]] in ([], [row["name"]])
         _, studies = read_studies(out / "owners" / row["name"] / "ledger.sqlite")
         assert len(studies) == row["studies_answered"] == 2
@@ -369,6 +370,7 @@ def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
         # All records are on this machine, as in any simulation.
         assert (summary["quality"]["on"], summary["quality"]["records"]) == ("owners", 900)
     assert "every owner learns" in result.stdout
+    assert "public model" in result.stdout.partition("every owner learns")[2]
 
 
 # kappa

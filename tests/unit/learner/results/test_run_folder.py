@@ -127,7 +127,9 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path):
         assert list(kept.columns[:6]) == ["k", "time", "owner", "sequence", "wall_seconds", "theta"]
         assert ("relative_fitness" in kept.columns) == (psi is not None)
     assert ticks_figure(table, trace.names).axes
-    assert fitness_figure(table, [("a", 0.5)]).axes
+    for public in (None, 0.25):
+        drawn = fitness_figure(table, [("a", 0.5)], public).axes[0]
+        assert ("public model" in {its.get_text() for its in drawn.texts}) == (public is not None)
 
 
 @pytest.mark.parametrize(
