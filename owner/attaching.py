@@ -34,10 +34,11 @@ from common.stopping import GRACE_SECONDS, Stop
 from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, ended_on_the_way, said_with, token_in
 from owner.answering import DataOwner
+from owner.mending import Mending
 from owner.metrics import OwnerMetrics
 from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
-from owner.refusals import Refusals, SlowLog
+from owner.refusals import PublicRefusal, Refusals, SlowLog
 from owner.route import Route
 from owner.server import open_owner, refuse_taken
 
@@ -90,6 +91,7 @@ class Attachment:
         self._stay = stay
         self._metrics, self._metrics_at = metrics or OwnerMetrics(owner), metrics_at
         self._refusals = Refusals()
+        self._mending = Mending(owner, on_fault=self.end)
         # A learner may come and go as often as it likes.
         self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
         self._ending = threading.Event()
@@ -127,6 +129,7 @@ class Attachment:
                 self.end()
                 thread.join(grace)
         finally:
+            self._mending.stop()
             self.owner.stop()
         if failure:
             raise failure[0]
@@ -177,8 +180,8 @@ class Attachment:
                     self._handle(
                         message, outgoing.put, clock, token=token_in(call.initial_metadata())
                     )
-                    if self.owner.ledger_fault is not None:
-                        self._ending.set()
+                    self._mending.used(self.owner.ledger_works)
+                    if self._ending.is_set():
                         break
             except grpc.RpcError as error:
                 self._explain(error)
@@ -216,13 +219,7 @@ class Attachment:
         except Exception as error:
             refusal = self._refusals.public(error)
             self._metrics.refusals.labels(refusal.status.name).inc()
-            reply = pb.OwnerMessage(
-                refusal=pb.Refusal(
-                    status=refusal.status.value[0],
-                    sentence=refusal.sentence,
-                    retry_after_ms=refusal.retry_after_ms,
-                )
-            )
+            reply = _refused(refusal)
         if is_query:
             self._metrics.seconds.observe(time.perf_counter() - began)
             self._metrics.responses.inc(reply.HasField("response"))
@@ -260,6 +257,17 @@ def _said(error: grpc.RpcError) -> tuple[str, bool]:
     """What a stream ended with, and whether that was none of the learner's words."""
     code, details = error.code(), error.details()
     return said_with(code, details), ended_on_the_way(code, details)
+
+
+def _refused(refusal: PublicRefusal) -> pb.OwnerMessage:
+    """What an owner says to a call that it refuses."""
+    return pb.OwnerMessage(
+        refusal=pb.Refusal(
+            status=refusal.status.value[0],
+            sentence=refusal.sentence,
+            retry_after_ms=refusal.retry_after_ms,
+        )
+    )
 
 
 def _reply_of(owner: DataOwner, message: pb.LearnerMessage, learner: str) -> pb.OwnerMessage:

@@ -22,17 +22,35 @@ class Mending:
 
     Args:
       owner: Whose ledger.
-      tell: Told whether it works, after each time that it was tried.
+      tell: Told whether it works, after each time that it was used or tried.
+      on_fault: Called once it can be used by another start only, maybe more than once.
     """
 
-    def __init__(self, owner: DataOwner, tell: Callable[[bool], object]) -> None:
+    def __init__(
+        self,
+        owner: DataOwner,
+        tell: Callable[[bool], object] = lambda works: None,
+        *,
+        on_fault: Callable[[], object],
+    ) -> None:
         self._owner = owner
-        self._tell = tell
+        self._tell, self._on_fault = tell, on_fault
         self._stopping = threading.Event()
         self._trying = threading.Lock()
 
-    def begin(self) -> None:
-        """The ledger has failed; said as often as it does."""
+    def used(self, works: bool) -> None:
+        """The ledger was used, and works or not; said each time."""
+        self._tell(works)
+        if self._owner.ledger_fault is not None:
+            self._on_fault()
+        elif not works:
+            self._begin()
+
+    def stop(self) -> None:
+        """Try no more."""
+        self._stopping.set()
+
+    def _begin(self) -> None:
         if self._trying.acquire(blocking=False):
             try:
                 begun(self._try, name="mend")
@@ -40,16 +58,12 @@ class Mending:
                 # No memory for it now: the next failure begins it.
                 self._trying.release()
 
-    def stop(self) -> None:
-        """Try no more."""
-        self._stopping.set()
-
     def _try(self) -> None:
         try:
             while not self._is_over() and not self._stopping.wait(TRY_SECONDS):
                 with contextlib.suppress(LedgerError):
                     self._owner.try_ledger()
-                self._tell(self._owner.ledger_works)
+                self.used(self._owner.ledger_works)
         finally:
             self._trying.release()
 

@@ -283,14 +283,6 @@ def _serve(
     """Serve an owner that is open; what was started is stopped again if anything fails."""
     on_opened, on_fault = notices
 
-    def on_ledger(works: bool) -> None:
-        health.ledger_works(works)
-        if owner.ledger_fault is not None:
-            on_fault()
-        elif not works:
-            mending.begin()
-
-    mending = Mending(owner, on_ledger)
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()
@@ -299,7 +291,8 @@ def _serve(
         expiry = None if identity is None else Expiry(identity, side="server")
         counted = OwnerMetrics(owner, expiry=expiry)
         health = Probes()
-        service = OwnerService(owner, counted, on_ledger=on_ledger)
+        mending = Mending(owner, health.ledger_works, on_fault=on_fault)
+        service = OwnerService(owner, counted, on_ledger=mending.used)
         calls = Calls(service, idle_seconds=settings.idle_seconds)
         stack.callback(calls.close)
         server = create_server(

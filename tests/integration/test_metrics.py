@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import resource
 import socket
 import struct
 import threading
@@ -168,6 +169,34 @@ def test_an_owner_that_attaches_tells_the_same(owner_folder, make_terms):
     assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
     assert told["copriv_answer_seconds_count"] == 4
     assert told["copriv_ledger_works"] == 1
+
+
+def test_an_owner_that_attaches_tries_a_full_disk_while_nobody_asks(owner_folder, make_terms):
+    port = free_port()
+    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=10, patience=10) as learner:
+        command = ("attach", path, "--learner", f"127.0.0.1:{learner.port}")
+        process = Forked("copriv-owner", *command)
+        try:
+            (owner,) = learner.owners
+            owner.enroll(make_terms())
+
+            def ask() -> None:
+                for sequence in range(1, 4):
+                    owner.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
+
+            size = path.with_name("ledger.sqlite-wal").stat().st_size
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size + 100, -1))
+            with pytest.raises(OwnerFailedError, match=FAILED):
+                ask()
+            told = scrape(port)["copriv_ledger_works"]
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (-1, -1))
+            wait_until(lambda: scrape(port)["copriv_ledger_works"] == 1)
+        finally:
+            process.terminate()
+            said = process.communicate(20)[1]
+    assert told == 0
+    assert "the ledger can be written again" in said
 
 
 def fail(handle: int) -> None:
