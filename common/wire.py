@@ -31,6 +31,7 @@ __all__ = [
     "RETRY_AFTER",
     "SERVER_OPTIONS",
     "SHORTEST_WAIT_SECONDS",
+    "STATUS_NAMES",
     "TOKEN_START",
     "Options",
     "calls_at_once",
@@ -153,6 +154,8 @@ _STATUSES: Sequence[tuple[type[CoprivError], grpc.StatusCode]] = (
     (UnreachableError, grpc.StatusCode.CANCELLED),
     (OwnerFailedError, grpc.StatusCode.INTERNAL),
 )
+# The names of those that errors have.
+STATUS_NAMES = frozenset(status.name for status in dict(reversed(_STATUSES)).values())
 
 
 def status_of(error: Exception) -> grpc.StatusCode:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.expiry import Expiry
 from common.metrics import SECONDS, serve_metrics
+from common.wire import STATUS_NAMES
 from owner.answering import DataOwner
 from owner.ledger_rows import LedgerError
 
@@ -34,6 +35,9 @@ class OwnerMetrics:
         self.refusals = Counter(
             "copriv_refusals_total", "Calls refused.", ["status"], registry=self.registry
         )
+        # Else a rate would not see the first refusal of a kind.
+        for status in STATUS_NAMES:
+            self.refusals.labels(status)
         self.seconds = Histogram(
             "copriv_answer_seconds",
             "Time to answer one query.",

@@ -80,6 +80,7 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     assert told["copriv_epsilon_left"] == 3
     assert told["copriv_epsilon_per_study"] == 10
     assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
+    assert told['copriv_refusals_total{status="RESOURCE_EXHAUSTED"}'] == 0
     assert told["copriv_answer_seconds_count"] == 4
     assert told["copriv_ledger_works"] == 1
     names = {re.split(r"[{ ]", name)[0] for name in told}
