@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import select
@@ -11,13 +12,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-__all__ = ["end_copy", "ends_the_process", "fork"]
+__all__ = ["end_copy", "end_with", "ends_the_process", "fork"]
 
 # A copy that takes longer may wait for a lock that another thread held as it was made.
 LONGEST_SECONDS = 60.0
 # How a process ends for which a library gives up.
 CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 ERRORS = 2
+# Of prctl: which signal a process gets when the thread that made it has ended.
+SET_DEATH_SIGNAL = 1
 
 
 def fork() -> int | None:
@@ -44,6 +47,17 @@ def end_copy(copy: int) -> int | None:
         os.kill(copy, signal.SIGKILL)
         return os.waitpid(copy, 0)[1]
     return None
+
+
+def end_with(parent: int) -> None:
+    """Let this process be killed when the one that made it has ended, however it ends.
+
+    Args:
+      parent: That process, which may have ended by now.
+    """
+    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def ends_the_process(work: Callable[[], object]) -> bool:

@@ -6,7 +6,6 @@ process would import for as long as a decision takes. A fork of this one begins 
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from common.trials import end_copy, fork
+from common.trials import end_copy, end_with, fork
 from learner.simulated.united import own_processors
 
 __all__ = ["side_by_side"]
@@ -28,8 +27,6 @@ Result = TypeVar("Result")
 LOOK_SECONDS = 10.0
 # Input, output and errors stay open in a copy.
 FIRST_CLOSED = 3
-# Of prctl: which signal a process gets when the one that made it has ended.
-SET_DEATH_SIGNAL = 1
 
 
 @contextmanager
@@ -62,9 +59,9 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with receiver:
         with sender:
-            copy = fork()
+            parent, copy = os.getpid(), fork()
             if copy == 0:
-                _do(work, sender)
+                _do(work, sender, parent)
         if copy is None:
             yield work
             return
@@ -83,10 +80,10 @@ def _copied(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
             end_copy(copy)
 
 
-def _do(work: Callable[[], object], sender: Connection) -> NoReturn:
+def _do(work: Callable[[], object], sender: Connection, parent: int) -> NoReturn:
     """Be the copy: do this, hand its result over, and end, whatever happens."""
     try:
-        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+        end_with(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         # Else a lock, a socket or an owner's input would stay open as long as this copy does.

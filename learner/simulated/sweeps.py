@@ -26,6 +26,7 @@ from common.errors import CoprivError, InputError
 from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
 from common.texts import LONGEST_NOTE, printable
+from common.trials import end_with
 from learner.simulated.cluster import LostCall, computed_on
 
 __all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
@@ -168,7 +169,9 @@ def _computed_here(
         yield from (_guarded(work, name, *points[name]) for name in points)
         return
     calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in points)
-    with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+    # Left to themselves they would wait five minutes for more of who was killed.
+    ending = {"initializer": end_with, "initargs": (os.getpid(),)}
+    with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1, **ending):
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
             n_jobs=jobs, return_as="generator_unordered"
         )(calls)

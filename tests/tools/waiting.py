@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def wait_until(holds: Callable[[], object], *, seconds: float = 60.0) -> None:
@@ -23,3 +24,11 @@ def comes_about(holds: Callable[[], object], *, seconds: float) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def is_there(process: int) -> bool:
+    """Whether a process runs; one that only waits for its status to be read does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

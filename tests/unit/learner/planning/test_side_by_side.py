@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import pytest
+from waiting import is_there
 
 from common.errors import InputError
 from learner.planning import side_by_side as module
@@ -35,14 +35,6 @@ with side_by_side([endless]):
 @pytest.fixture(autouse=True)
 def two_processors(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-
-def is_there(process):
-    """Whether a process runs; one that only waits for its status to be read does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def wait_for(holds):

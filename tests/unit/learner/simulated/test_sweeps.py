@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
+from waiting import is_there, wait_until
 
 from common.errors import InputError
 from learner.simulated.sweeps import Workers, _checksum, holds_results, run_sweep
@@ -103,6 +106,29 @@ def test_a_process_that_is_killed_is_one_sentence_and_what_was_computed_is_kept(
     with pytest.raises(InputError, match=r"--jobs: a process that computed was ended, .* again$"):
         run_sweep(ends, {"a": ("a",), "ends": ("ends",)}, folder=tmp_path, workers=Workers(jobs=2))
     assert "result" in json.loads((tmp_path / "a.json").read_text())
+
+
+# Two points whose processes never end, until this one is killed.
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from learner.simulated.sweeps import Workers, run_sweep
+def endless(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(600)
+run_sweep(endless, {"a": (sys.argv[1],), "b": (sys.argv[1],)}, workers=Workers(jobs=2))
+"""
+
+
+def test_who_is_killed_leaves_no_process_that_computes(tmp_path):
+    sweep = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    try:
+        wait_until(lambda: len(os.listdir(tmp_path)) == 2)
+    finally:
+        sweep.kill()
+        sweep.wait()
+    for process in os.listdir(tmp_path):
+        wait_until(lambda process=process: not is_there(process))
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
