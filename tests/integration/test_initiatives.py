@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 import pandas as pd
 import pytest
+from waiting import wait_until
 
 from common.config import check_settings
 from common.errors import CoprivError, PolicyError, UnreachableError
@@ -320,9 +321,7 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
                 leaves.stop()
             if row.k == 150:
                 restarted.append(Attached(settings_files[2:], address))
-                until = time.monotonic() + 10
-                while learner.owners[2].stream is None and time.monotonic() < until:
-                    time.sleep(0.01)
+                wait_until(lambda: learner.owners[2].stream is not None)
             rows.append(row)
 
         rows: list[Applied] = []

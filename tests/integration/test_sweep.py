@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import pytest
 import tomli_w
 from clusters import local_cluster
 from forked import Forked, run
+from waiting import wait_until
 
 import learner
 from common.config import load_settings
@@ -160,11 +160,8 @@ def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_pa
     path = study(algorithm={"horizon": 500, "rho": 100.0})
     options = ("--grid", "privacy.epsilon=1,10", "--seeds", "300", "--jobs", "1")
     killed = Forked("copriv", "sweep", path, *options, "--out", tmp_path / "killed")
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "killed").glob("points/*-seeds-*.json")):
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: list((tmp_path / "killed").glob("points/*-seeds-*.json")))
+    assert killed.poll() is None
     killed.kill()
     killed.communicate()
     assert not (tmp_path / "killed/sweep.parquet").exists()

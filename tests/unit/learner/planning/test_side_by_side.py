@@ -10,7 +10,7 @@ import time
 import warnings
 
 import pytest
-from waiting import is_there
+from waiting import is_there, wait_until
 
 from common.errors import InputError
 from learner.planning import side_by_side as module
@@ -35,13 +35,6 @@ with side_by_side([endless]):
 @pytest.fixture(autouse=True)
 def two_processors(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-
-def wait_for(holds):
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_each_work_has_a_process_of_its_own():
@@ -176,7 +169,7 @@ def test_copies_that_nobody_asks_are_ended(tmp_path):
         time.sleep(600)
 
     with side_by_side([endless]):
-        wait_for(lambda: (tmp_path / "copy").exists() and (tmp_path / "copy").read_text())
+        wait_until(lambda: (tmp_path / "copy").exists() and (tmp_path / "copy").read_text())
     assert not is_there(int((tmp_path / "copy").read_text()))
 
 
@@ -190,7 +183,7 @@ def test_a_copy_keeps_nothing_open_that_this_process_closes():
 def test_copies_end_with_a_process_that_is_killed(tmp_path):
     noted = tmp_path / "copy"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(noted)])
-    wait_for(lambda: noted.exists() and noted.read_text())
+    wait_until(lambda: noted.exists() and noted.read_text())
     process.kill()
     process.wait()
-    wait_for(lambda: not is_there(int(noted.read_text())))
+    wait_until(lambda: not is_there(int(noted.read_text())))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from common.errors import InputError
 from learner.training.closing import open_promises
@@ -137,9 +138,7 @@ def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path):
     with closing(Journal(path)) as journal, closing(sqlite3.connect(path)) as other:
         journal.settle({0: 16})
         journal.append(entry(0))
-        over = time.monotonic() + 20
-        while not other.execute("SELECT * FROM ticks").fetchall() and time.monotonic() < over:
-            time.sleep(0.01)
+        wait_until(lambda: other.execute("SELECT * FROM ticks").fetchall())
         assert other.execute("SELECT position FROM ticks").fetchall() == [(0,)]
 
 
