@@ -41,6 +41,7 @@ columns = ["age", "sex", "days"]
 epsilon_per_study = 1
 epsilon_lifetime = 2
 """
+INVITED = '{"format": "copriv-invited/1", "study": "spring", "owners": {}}'
 
 
 def rows(count: int) -> Iterator[str]:

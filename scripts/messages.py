@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
-from message_files import OWNER, STUDY, write_files
+from message_files import INVITED, OWNER, STUDY, write_files
 
 from common.errors import CoprivError
 from common.features import load_feature_map
@@ -107,7 +107,7 @@ MISTAKES = (
     of_study("a token that is a bare file name", "deadline = 1", 'token = "z.token"'),
     of_study("a text for a number", "theta_max = 2", 'theta_max = "two"'),
     of_study("a list for a text", 'target = "days"', 'target = ["days"]'),
-    of_study("a text for a table", "[model]\ntheta_max = 2", 'model = "small"'),
+    of_set("a text for a table", "model=small"),
     of_set("a decimal comma", "privacy.epsilon=0,5"),
     of_set("a key that is set to nothing", "privacy.epsilon"),
     of_set("a negative budget", "privacy.epsilon=-1"),
@@ -246,8 +246,17 @@ MISTAKES = (
     Mistake("a key that is to be explained, misspelt", "copriv settings privacy.epsylon"),
     # several sites
     Mistake("a run to close that was never begun", "copriv close nothing"),
-    Mistake("a request that is not there", "copriv admit north.request --yes"),
-    Mistake("a request that is a table", "copriv admit stays.csv --yes"),
+    Mistake("a request before there was an invitation", "copriv admit north.request --yes"),
+    Mistake(
+        "a request that is not there",
+        "copriv admit north.request --yes",
+        files={"certs/ca/invited.json": INVITED},
+    ),
+    Mistake(
+        "a request that is a table",
+        "copriv admit stays.csv --yes",
+        files={"certs/ca/invited.json": INVITED},
+    ),
     of_study("an invitation without an address", "", "", "copriv invite study.toml"),
     of_set("a check of sites with a key misspelt", "privacy.epsylon=1", command="check study.toml"),
     of_set(
@@ -378,7 +387,7 @@ def make(mistake: Mistake, folder: Path) -> Answer:
             raise ValueError(f"{mistake.what}: {old!r} is not in {name}")
         (folder / name).write_text(text.replace(old, new, 1))
     for name, text in mistake.files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     before = {path.name for path in folder.iterdir()}
     with inside(folder):

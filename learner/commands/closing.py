@@ -20,7 +20,7 @@ from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, is_elsewhere
-from learner.results.run_folder import JOURNAL, OWNERS, is_begun, run_of
+from learner.results.run_folder import JOURNAL, OWNERS, is_begun, settings_of_run
 from learner.training.claims import check_description
 from learner.training.closing import (
     close_validation,
@@ -51,8 +51,7 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
       UnreachableError: An owner is away; the others are closed.
       RefusedError: An owner refuses; the others are closed.
     """
-    settings = run_of(folder, None, base=folder)
-    assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
+    settings = settings_of_run(folder)
     _refuse_simulated(settings, folder)
     is_finished = (folder / "summary.json").is_file()
     if not is_begun(folder):

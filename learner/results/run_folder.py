@@ -40,6 +40,7 @@ __all__ = [
     "new_run_folder",
     "parquet_bytes",
     "run_of",
+    "settings_of_run",
     "why_unfinished",
     "write_features",
     "write_json",
@@ -125,21 +126,14 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     Raises:
       InputError: Nothing was begun and no study is given, or the run is of another study.
     """
-    path = folder / SETTINGS
-    if not path.is_file():
+    if not (folder / SETTINGS).is_file():
         if settings is None:
             raise InputError(
-                f"{folder}: no run was started there; give the folder of a run, or type copriv "
-                f"train STUDY.toml --resume {shlex.quote(str(folder))} to start one"
+                f"{_no_run(folder)}, or type copriv train STUDY.toml --resume "
+                f"{shlex.quote(str(folder))} to start one"
             )
         return None
-    # Without a journal nobody knows what was asked: a run that went on would charge it again.
-    if not is_begun(folder) and not (folder / "summary.json").is_file():
-        raise InputError(
-            f"{folder}: holds {SETTINGS}, but no {JOURNAL}: it is not the folder of a run, or its "
-            "journal was lost; give the folder of a run, or put its journal back"
-        )
-    begun = load_settings(StudySettings, path)
+    begun = settings_of_run(folder)
     if settings is None:
         return begun
     given = _as_run(settings, base)
@@ -148,7 +142,29 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
             f"{folder}: the run was begun with other settings; leave out STUDY.toml to go on with "
             "them, or give another folder (only addresses, guard, [network] and [tls] may change)"
         )
-    return check_settings(StudySettings, given, where=str(path))
+    return check_settings(StudySettings, given, where=str(folder / SETTINGS))
+
+
+def settings_of_run(folder: Path) -> StudySettings:
+    """The settings with which a run was begun.
+
+    Raises:
+      InputError: None was begun in the folder, or its journal is lost.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise InputError(_no_run(folder))
+    # Without a journal nobody knows what was asked: a run that went on would charge it again.
+    if not is_begun(folder) and not (folder / "summary.json").is_file():
+        raise InputError(
+            f"{folder}: holds {SETTINGS}, but no {JOURNAL}: it is not the folder of a run, or its "
+            "journal was lost; give the folder of a run, or put its journal back"
+        )
+    return load_settings(StudySettings, folder / SETTINGS)
+
+
+def _no_run(folder: Path) -> str:
+    """That a folder holds nothing of a run."""
+    return f"{folder}: no run was started there; give the folder of a run"
 
 
 def _fixed(table: dict[str, Any]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     assert typed("copriv", "close", run, "--abandon").returncode == 0
     nothing = typed("copriv", "close", tmp_path / "nowhere")
     assert nothing.returncode == 2
-    assert "no run was started there" in nothing.stderr
+    assert nothing.stderr.endswith("no run was started there; give the folder of a run\n")
 
 
 def test_a_folder_without_a_journal_is_not_taken_for_a_run(
