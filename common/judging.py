@@ -19,13 +19,13 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.model import Model
 from common.quality import (
-    METHOD,
     Bin,
     Estimate,
     Measure,
     calibration,
     difference,
     estimates,
+    how_made,
     measures,
     of_guessing,
 )
@@ -157,7 +157,6 @@ class Judged:
       clamping: What clamping alone costs; None where there are too few records.
       positive: What class +1 is, as "died = yes"; nothing where the target is a number.
       positives: How many records are of it; None where the target is a number.
-      intervals: How the intervals were made.
     """
 
     target: str
@@ -171,16 +170,20 @@ class Judged:
     clamping: Clamping | None = None
     positive: str = ""
     positives: int | None = None
-    intervals: str = METHOD
 
     @property
     def main(self) -> str:
         """The measure that models are compared by."""
         return MAIN[self.kind][0]
 
+    @property
+    def intervals(self) -> str:
+        """How the intervals were made."""
+        return how_made(self.models["common"])
+
     def as_json(self) -> dict[str, Any]:
         """In plain values."""
-        return {"main_measure": self.main} | asdict(self)
+        return {"main_measure": self.main} | asdict(self) | {"intervals": self.intervals}
 
 
 def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:

@@ -15,7 +15,7 @@ it. Its interval is as far to either side, 0 at least, as the draws' bins move a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +23,13 @@ import numpy as np
 from common.arrays import Flags, Labels, Vector
 
 __all__ = [
-    "METHOD",
     "Bin",
     "Estimate",
     "Measure",
     "calibration",
     "difference",
     "estimates",
+    "how_made",
     "measures",
     "of_guessing",
 ]
@@ -39,7 +39,7 @@ COVERAGE = 0.95
 BINS = 10
 # How many deviations of a normal number hold that much.
 DEVIATIONS = 1.959964
-METHOD = f"percentile bootstrap over records, {RESAMPLES} draws, {COVERAGE:.0%}; of accuracy exact"
+METHOD = f"percentile bootstrap over records, {RESAMPLES} draws, {COVERAGE:.0%}"
 # Below this two predictions are the same to a table.
 SMALLEST_SPREAD = 1e-300
 
@@ -95,6 +95,15 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
         found["calibration_bias"] = _mean(outputs - positive)
         found["calibration_error"] = _CalibrationError(outputs, positive.astype(np.float64))
     return found
+
+
+def how_made(named: Collection[str]) -> str:
+    """How the intervals of some measures are made, in words.
+
+    >>> how_made(["auc", "accuracy"])
+    'percentile bootstrap over records, 200 draws, 95%; of accuracy exact'
+    """
+    return f"{METHOD}; of accuracy exact" if "accuracy" in named else METHOD
 
 
 def of_guessing(targets: Vector, kind: str) -> dict[str, float]:

@@ -15,7 +15,7 @@ import numpy as np
 from common.arrays import Matrix, Vector
 from common.judging import MAIN, kind_of_model
 from common.model import Model
-from common.quality import METHOD, Estimate, Measure, estimates, measures, of_guessing
+from common.quality import Estimate, Measure, estimates, how_made, measures, of_guessing
 from common.terms import Records
 from learner.planning.public_side import PublicSide
 from learner.results.summary import Interval, QualitySummary
@@ -87,7 +87,7 @@ def _quality(
         alone=None
         if alone is None
         else tuple(measure(theta)(np.ones(len(targets))) for theta in alone),
-        intervals=METHOD,
+        intervals=how_made([MAIN[kind][0]]),
     )
 
 
