@@ -88,6 +88,23 @@ def test_what_a_killed_copy_had_to_do_is_done_here():
         assert results() == ["done"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_copy_does_not_do_what_its_program_does_when_it_is_stopped(number):
+    """Each copy would else tell people what to type next."""
+
+    def stopped():
+        if os.getpid() != HERE:
+            os.kill(os.getpid(), number)
+        return os.getpid()
+
+    before = signal.signal(number, lambda *_: None)
+    try:
+        with side_by_side([stopped]) as results:
+            assert results() == [HERE]
+    finally:
+        signal.signal(number, before)
+
+
 def test_a_copy_that_is_killed_while_it_hands_its_result_over_is_not_believed(monkeypatch):
     copies, fork = [], os.fork
 
