@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import select
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
+
+from common.texts import counted
 
 __all__ = ["FORMATS", "start_logging"]
 
@@ -16,6 +19,12 @@ FORMATS: tuple[Format, ...] = ("text", "json")
 
 # A traceback may repeat what a caller sent.
 LONGEST_TRACEBACK = 20_000
+# Who reads our lines may be busy for so long.
+LONGEST_WAIT_MS = 500
+# What a pipe takes whole if it takes anything is 4,096 bytes.
+CHARACTERS_AT_ONCE = 1024
+
+log = logging.getLogger("copriv")
 
 
 class _Lines(logging.Formatter):
@@ -60,15 +69,41 @@ class JsonLines(_Lines):
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to whatever standard error is now: a progress bar stands in front of it."""
+    """Writes to whatever standard error is now: a progress bar stands in front of it.
+
+    What nobody reads is left out and counted. Who logs may hold a lock that all others need.
+    """
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
+        self._left_out = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
         self.stream = sys.stderr
-        super().emit(record)
+        if self._left_out and self._has_room():
+            lines, self._left_out = counted(self._left_out, "line"), 0
+            log.warning("%s left out before this one: nobody read them", lines)
+        try:
+            text = self.format(record) + self.terminator
+            for first in range(0, len(text), CHARACTERS_AT_ONCE):
+                if not self._has_room():
+                    self._left_out += 1
+                    break
+                self.stream.write(text[first : first + CHARACTERS_AT_ONCE])
+                self.flush()
+        except Exception:  # of whatever stands in its place
+            self.handleError(record)
+
+    def _has_room(self) -> bool:
+        """Whether it can be written without waiting for who reads it."""
+        try:
+            number = self.stream.fileno()
+        except (AttributeError, OSError, ValueError):
+            return True
+        asked = select.poll()
+        asked.register(number, select.POLLOUT)
+        return bool(asked.poll(0 if self._left_out else LONGEST_WAIT_MS))
 
 
 def start_logging(form: str, *, level: int = logging.WARNING) -> None:
@@ -76,7 +111,6 @@ def start_logging(form: str, *, level: int = logging.WARNING) -> None:
     handler = _StandardError()
     text = _Lines("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
-    ours = logging.getLogger("copriv")
-    ours.handlers[:] = [handler]
-    ours.setLevel(level)
-    ours.propagate = False
+    log.handlers[:] = [handler]
+    log.setLevel(level)
+    log.propagate = False
