@@ -113,17 +113,23 @@ def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]
 
     Args:
       calls: Each asks one owner.
-      patience: Seconds for which one that is not there is waited for.
+      patience: Seconds for which one that is not there is waited for, the first try included.
 
     Raises:
       CoprivError: Of the first in order that refuses, or stays away.
     """
+    begun = time.monotonic()
     replies = at_once(_tried, calls)
     refused = next((reply for reply in replies if _refuses(reply)), None)
     if isinstance(refused, CoprivError):
         raise _at_the_start(refused)
+    left = begun + patience - time.monotonic()
+    missing = next((reply for reply in replies if isinstance(reply, CoprivError)), None)
+    # An owner that connects to the learner is waited for within the call.
+    if missing is not None and left <= 0:
+        raise _at_the_start(missing)
     return [
-        present(call, patience=patience) if isinstance(reply, CoprivError) else reply
+        present(call, patience=left) if isinstance(reply, CoprivError) else reply
         for call, reply in zip(calls, replies, strict=True)
     ]
 

@@ -63,6 +63,20 @@ def test_who_stays_away_is_bad_input():
         all_present([lambda: "a", away], patience=0.1)
 
 
+def test_who_was_waited_for_within_the_call_is_not_waited_for_again():
+    """As an owner that connects to the learner."""
+    tries: list[None] = []
+    stays_away = fails(UnreachableError("owner a: is not attached"), after=0.3)
+
+    def away() -> None:
+        tries.append(None)
+        stays_away()
+
+    with pytest.raises(InputError, match="owner a: is not attached"):
+        all_present([away], patience=0.3)
+    assert len(tries) == 1
+
+
 def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for():
     away = fails(UnreachableError("owner a: nobody is there"))
     slow, quick = fails(PolicyError("owner b"), after=0.2), fails(PolicyError("owner c"))
