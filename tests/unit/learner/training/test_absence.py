@@ -122,12 +122,22 @@ def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, ma
     line.stop()
 
 
-def test_an_owner_that_never_answers_costs_ever_fewer_ticks(few_records, make_terms, monkeypatch):
+@pytest.mark.parametrize("also_away", [False, True])
+def test_an_owner_that_never_answers_costs_ever_fewer_ticks(
+    also_away, few_records, make_terms, monkeypatch
+):
+    """Also if it cannot be reached now and then: that makes nobody more hopeful."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.002)
 
     class Failing(MemoryOwner):
-        asked = 0
+        asked = enrolled = 0
+
+        def enroll(self, terms):
+            self.enrolled += 1
+            if also_away and self.enrolled % 2 == 0:
+                raise UnreachableError("owner north: nothing listens there")
+            return super().enroll(terms)
 
         def answer(self, query):
             self.asked += 1
