@@ -198,7 +198,7 @@ class DrawnAhead:
     @property
     def is_awaited(self) -> bool:
         """Whether there is no noise for a response, and some will come."""
-        return not (self._ready or self._failure or self._stopping or self.is_lost)
+        return not (self._ready or self._stopping or self.is_lost)
 
     @property
     def is_lost(self) -> bool:
