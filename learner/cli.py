@@ -172,7 +172,7 @@ def train(
 @click.option(
     "--public",
     type=click.Path(path_type=Path),
-    metavar="FILE",
+    metavar="TABLE",
     help="A table of public records, all of its rows, in place of features.public.",
 )
 @click.option(

@@ -143,7 +143,7 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
         settings = settings.model_copy(update={"features": features})
     if settings.features.public is None:
         raise InputError(
-            "forecast: no public records; give --public FILE, or features.public in the study"
+            "forecast: no public records; give --public TABLE, or features.public in the study"
         )
     side = prepare_public_side(settings, base=base)
     return Candidate(

@@ -43,7 +43,7 @@ overrides_option = click.option(
 data_option = click.option(
     "--data",
     type=click.Path(path_type=Path),
-    metavar="FILE",
+    metavar="TABLE",
     help="The table to use instead of data.path.",
 )
 

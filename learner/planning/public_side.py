@@ -91,7 +91,7 @@ def public_groups(public: PublicSide, problem: Problem) -> PublicGroups:
       InputError: There are none, or fewer than features.
     """
     if public.records is None:
-        raise InputError("forecast: needs public records; give --public FILE")
+        raise InputError("forecast: needs public records; give --public TABLE")
     return PublicGroups(problem=problem, records=public.records, labels=public.labels)
 
 
