@@ -141,9 +141,12 @@ def _quality(summary: Summary) -> list[str]:
         gaining = sum(bool(owner.gains) for owner in summary.owners)
         silent = summary.relative_fitness_noiseless
         without = "" if silent is None else f", without noise {silent:.3g}"
+        free = summary.relative_fitness_public
+        beside = "" if free is None else f", of the public model {free:.3g}"
         lines.append(
             f"Relative fitness {summary.relative_fitness:.3g} (0 is the best linear model of all "
-            f"records){without}; {gaining} of {len(summary.owners)} owners gain from taking part."
+            f"records){without}{beside}; {gaining} of {len(summary.owners)} owners gain from "
+            "taking part."
         )
     if not lines:
         return [UNMEASURED]

@@ -23,6 +23,7 @@ import pytest
 from common.model import Model
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
+from learner.results.card import card_text
 from learner.results.compare import verdict, write_comparison
 from learner.results.forecast_page import write_forecast_page
 from learner.results.quality_words import interval_words
@@ -337,8 +338,8 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
         assert f"The public records alone give {what}" in told
 
 
-def test_the_public_model_stands_in_every_table_and_picture_of_models(pages):
-    """A curve, and tables of ways and of runs, had what was learnt alone."""
+def test_the_public_model_stands_in_every_table_and_picture_of_models(pages, evaluated, make_model):
+    """A curve, tables of ways and of runs, and the card had what was learnt alone."""
     curves = re.findall(r"<figure>.*?</figure>", pages["few"].read_text(), flags=re.DOTALL)
     of_fitness = [curve for curve in curves if "relative fitness (0 is the best)" in curve]
     assert len(of_fitness) == 1
@@ -347,6 +348,11 @@ def test_the_public_model_stands_in_every_table_and_picture_of_models(pages):
     compared = pages["compared"].read_text()
     assert ">public model</" in compared
     assert ">0.0456</td>" in compared
+    card = card_text(evaluated(3), make_model())
+    assert (
+        "Relative fitness 0.03 (0 is the best linear model of all records), without noise" in card
+    )
+    assert ", of the public model 0.0456; 2 of 3 owners gain" in card
 
 
 def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):
