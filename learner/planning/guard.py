@@ -78,8 +78,10 @@ def ways_sentence(decision: Decision, *, own: str, initiative: str = "learner") 
         expected = {way: its.relative_fitness for way, its in decision.ways.items()}
         line += why_taken(own, expected)
     elif better * LEVEL < reached:
+        # It may choose another one: it compares ticks, too, all ways world by world.
         without = "" if initiative == "learner" else " without algorithm.initiative"
-        line += f'; algorithm.name = "auto"{without} would take {best}'
+        line += f"; {best} is forecast to be better"
+        line += f': algorithm.name = "auto"{without} chooses among all ways'
     return line
 
 
