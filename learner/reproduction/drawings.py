@@ -234,11 +234,10 @@ def _hospitals(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     columns = [name for name in numbers.columns if name.startswith("together_")]
     for column, style in zip(columns, ("-", "--", "-."), strict=False):
         value = float(numbers[column].iloc[0])
-        axis.axhline(value, color=BLACK, linestyle=style, linewidth=1)
         label = rf"together, $\epsilon_i$ = {column.removeprefix('together_')}"
-        place = (1.0, value)
-        axis.annotate(label, place, (-2, 2), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
+        axis.axhline(value, color=BLACK, linestyle=style, linewidth=1, label=label)
+    # Lines may lie on each other, where their labels would, too.
+    axis.legend(fontsize=7)
     _logarithmic(axis, "records of a hospital", PSI)
     reading = f"dots: the own models of {len(numbers)} hospitals; lines: the common models"
     axis.set_title(_title(figure, "alone and together", reading), fontsize=10)
