@@ -16,7 +16,7 @@ from common.files import open_regular
 from common.model import Model, read_model
 from common.privacy import epsilon_in_words
 from common.texts import counted, number_words
-from learner.results.charts import Line, Mark, curve, strip, timeline
+from learner.results.charts import DASHED, Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES, UNMEASURED, interval_words
@@ -193,7 +193,8 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
     free = summary.relative_fitness_public
     if free is not None:
         ends = k[[0, -1]]
-        lines.append(Line(name="public model", x=ends, y=np.full(2, free), color="var(--gold)"))
+        looks = {"color": "var(--soft)", "dashes": DASHED}
+        lines.append(Line(name="public model", x=ends, y=np.full(2, free), **looks))
     marks = []
     if summary.average == "tail" and summary.horizon > 1:
         marks.append(Mark(at=summary.horizon / 2, text="here the average begins"))
