@@ -12,6 +12,11 @@ if metadata.version("grpcio").startswith("1.85."):
 # into whatever terminal or notebook this is. It looks when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+# gRPC would begin its threads anew in a copy of this process, and a copy of the learner would then
+# write on the lines of owners that are attached: what both write is no TLS any more. Copies use no
+# gRPC. It looks when it is first used.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # Arrow's own allocator asks for huge pages, which the system clears whole when they are first
 # touched: of a table that is read once that is most of the work, and memory that nobody uses.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

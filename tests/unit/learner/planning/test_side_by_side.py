@@ -30,6 +30,26 @@ def endless():
 with side_by_side([endless]):
     time.sleep(600)
 """
+# A copy that is made while this process serves by gRPC: how many threads are its own.
+SERVING = """
+import os, time
+from concurrent.futures import ThreadPoolExecutor
+os.sched_getaffinity = lambda _: {0, 1}
+from learner.planning.side_by_side import side_by_side
+import grpc
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+grpc.channel_ready_future(channel).result(60)
+def threads():
+    time.sleep(0.5)
+    return os.getpid(), len(os.listdir("/proc/self/task"))
+with side_by_side([threads]) as results:
+    ((copy, count),) = results()
+print(copy != os.getpid(), count, flush=True)
+os._exit(0)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +224,17 @@ def test_copies_end_with_a_process_that_is_killed(tmp_path):
     process.kill()
     process.wait()
     wait_until(lambda: not is_there(int(noted.read_text())))
+
+
+def test_in_a_copy_of_a_learner_that_serves_grpc_does_nothing():
+    """Its threads would write on the lines of attached owners, beside this process."""
+    environment = {k: v for k, v in os.environ.items() if k != "GRPC_ENABLE_FORK_SUPPORT"}
+    made = subprocess.run(
+        [sys.executable, "-c", SERVING],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        env=environment,
+    )
+    assert made.stdout.split() == ["True", "1"]
