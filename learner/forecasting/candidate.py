@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from learner.algorithms.table import ALGORITHMS
+from learner.planning.deciding import believed_ways
 from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
 from learner.planning.privacy_settings import PROMISED
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate
-from learner.planning.ways import WAYS, as_way, ways_of
+from learner.planning.ways import WAYS, as_way
 from learner.simulated.groups import PublicGroups
 
 __all__ = ["COMPARED", "Candidate"]
@@ -113,8 +114,8 @@ class Candidate:
 
     @property
     def ways(self) -> list[str]:
-        """The ways in which it can be learnt."""
-        return [] if self.settings.groups else ways_of(self.settings)
+        """The ways in which it can be learnt and whose forecasts are believed."""
+        return [] if self.settings.groups else believed_ways(self.settings, self.ground)
 
     def with_design(
         self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None

@@ -127,8 +127,10 @@ def questions(
         asked[f"unit-{i}"] = Question(
             candidate=candidate.with_epsilon([1.0] * N, more), decision=base
         )
+    # The way that it is learnt is told, whatever is believed.
+    believed = {*candidate.ways, base.way or candidate.settings.algorithm.name}
     for name in compare:
-        if name in candidate.ways or name not in WAYS:
+        if name in believed or name not in WAYS:
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
     asked |= _ways(candidate, asked) if curves else {}
     asked |= _budgets_and_sizes(candidate, study) if curves else {}
@@ -143,7 +145,7 @@ def questions(
 def _ways(candidate: Candidate, asked: Mapping[str, Question]) -> dict[str, Question]:
     """Every way of learning that is compared, at several epsilons."""
     N, found = len(candidate.num_records), {}
-    for way in candidate.ways:
+    for way in WAYS:
         if f"by-{way}" not in asked:
             continue
         for factor in WAY_FACTORS:

@@ -22,6 +22,7 @@ from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
 from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
 from learner.planning.guard import to_beat, unit_sentence, ways_sentence
+from learner.planning.ways import WAYS
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
 __all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
@@ -262,7 +263,7 @@ def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
     def ratio(answer: Answer) -> float:
         return answer.relative_fitness / _bar(float(np.median(answer.alone)), answer.public)
 
-    of_ways = _ratios_of_ways(candidate, answers)
+    of_ways = _ratios_of_ways(answers)
     tried = of_ways | {
         kind: [(f, ratio(answers[k])) for f in FACTORS if (k := f"{name}-{f:g}") in answers]
         for kind, name in (("epsilon", "epsilon"), ("records", "size"))
@@ -284,10 +285,10 @@ def _times(factor: float | None, middle: float) -> float | None:
     return None if factor is None else factor * middle
 
 
-def _ratios_of_ways(candidate: Candidate, answers: Answers) -> dict[str, list[tuple[float, float]]]:
+def _ratios_of_ways(answers: Answers) -> dict[str, list[tuple[float, float]]]:
     """What each way of learning comes to over what the guard asks, at each factor on epsilon."""
     tried = {}
-    for way in candidate.ways:
+    for way in WAYS:
         points = [(f, answers.get(f"way {way}-{f:g}")) for f in WAY_FACTORS]
         known = [
             (f, its.relative_fitness / to_beat(its.public)) for f, its in points if its is not None

@@ -22,7 +22,7 @@ from learner.planning.side_by_side import side_by_side
 from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
-__all__ = ["decide", "decide_quietly", "expect"]
+__all__ = ["believed_ways", "decide", "decide_quietly", "expect"]
 
 # Ways that ask every owner once; to decide them takes no simulated ticks.
 AT_ONCE = ("moments", "newton")
@@ -54,7 +54,9 @@ def decide(
         require_records(public, "algorithm.name")
         return _best_of(settings, ground)
     own, is_compared = way_of(settings), settings.profile == "recommended" and ground.can_forecast
-    others = [way for way in _ways(settings, ground) if way in AT_ONCE] if is_compared else []
+    others = (
+        [way for way in believed_ways(settings, ground) if way in AT_ONCE] if is_compared else []
+    )
     works = {way: partial(_designed, settings, ground, way) for way in others if way != own}
     with side_by_side(list(works.values())) as designed:
         decision = decided(settings, ground)
@@ -68,7 +70,7 @@ def decide(
     return _with_forecasts(decision, own, found)
 
 
-def _ways(settings: StudySettings, ground: Ground) -> list[str]:
+def believed_ways(settings: StudySettings, ground: Ground) -> list[str]:
     """The ways whose forecasts are believed: not of steps from a public model that is not."""
     is_usable = ground.trusts_public_model
     return [way for way in ways_of(settings) if is_usable or way != "newton"]
@@ -105,7 +107,7 @@ def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     public = next(iter(found.values())).public
     best = best_way(by_world, trusts_public_model=ground.trusts_public_model, public=public)
     # A forecast that is not believed is not told.
-    told = {best, *_ways(settings, ground)}
+    told = {best, *believed_ways(settings, ground)}
     found = {way: its for way, its in found.items() if way in told}
     return _with_forecasts(replace(designs[best][0], way=best), best, found)
 

@@ -11,12 +11,14 @@ import pytest
 from common.config import check_settings
 from common.features import FeatureMap
 from learner.forecasting.candidate import Candidate
-from learner.forecasting.questions import FACTORS, WAY_FACTORS, Answer
+from learner.forecasting.questions import FACTORS, WAY_FACTORS, Answer, questions
 from learner.forecasting.verdict import Verdict, verdict
 from learner.planning.decision import Decision, Expected
+from learner.planning.ground import Ground
 from learner.planning.guard import LEAST_GAIN
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.planning.ways import WAYS
 from learner.results.forecast_page import write_forecast_page
 from learner.results.forecast_text import sentences
 
@@ -124,6 +126,18 @@ def test_the_way_that_auto_takes_is_said_with_the_reason(candidate):
     assert auto.as_json()["way"] == "ticks from zero"
     named = verdict(candidate, {"study": answer(0.004)}, base=replace(base, way=None))
     assert not any("learnt by" in line for line in sentences(named))
+
+
+@pytest.mark.parametrize("way", ["newton", "ticks from zero"])
+def test_steps_from_a_model_that_is_not_believed_are_compared_only_if_taken(
+    candidate, way, monkeypatch
+):
+    """The run itself did not tell of them, and the table of its forecast did."""
+    monkeypatch.setattr(Ground, "trusts_public_model", False)
+    base = Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, way=way)
+    asked = questions(candidate, compare=tuple(WAYS), curves=True, base=base)
+    assert ("by-newton" in asked) == ("way newton-1" in asked) == (way == "newton")
+    assert set(WAYS) - {name.removeprefix("by-") for name in asked} <= {"newton"}
 
 
 def test_no_loss_is_called_none(candidate, tmp_path):
