@@ -38,27 +38,37 @@ def owner(monkeypatch):
 
 
 def test_one_thread_tries_until_the_ledger_works_and_another_after_the_next_failure(owner):
-    told = []
-    one = Mending(owner, told.append)
+    told, faults = [], []
+    one = Mending(owner, told.append, on_fault=lambda: faults.append(None))
     for _ in range(2):
         owner.ledger_works = owner.has_room = False
         tries = owner.tries
         for _ in range(3):
-            one.begin()
+            one.used(False)
         wait_until(lambda tries=tries: owner.tries > tries + 3)
         assert len(threads()) == 1
         owner.has_room = True
         wait_until(lambda: not threads())
         assert told[-1] is True
     assert told.count(True) == 2
+    assert not faults
 
 
 def test_an_owner_that_stops_tries_its_ledger_no_more(owner):
-    one = Mending(owner, lambda _: None)
-    one.begin()
+    one = Mending(owner, on_fault=lambda: None)
+    one.used(False)
     wait_until(lambda: owner.tries)
     one.stop()
     try:
         assert comes_about(lambda: not threads(), seconds=10.0)
     finally:
         owner.has_room = True
+
+
+def test_a_ledger_that_only_another_start_can_use_is_told_and_not_tried(owner):
+    faults = []
+    owner.ledger_fault = LedgerError("moved")
+    Mending(owner, on_fault=lambda: faults.append(None)).used(False)
+    assert faults
+    assert not threads()
+    assert not owner.tries
