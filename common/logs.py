@@ -76,7 +76,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
-        self._left_out = 0
+        self._left_out, self._is_cut = 0, False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
@@ -85,15 +85,20 @@ class _StandardError(logging.StreamHandler[TextIO]):
             lines, self._left_out = counted(self._left_out, "line"), 0
             log.warning("%s left out before this one: nobody read them", lines)
         try:
-            text = self.format(record) + self.terminator
-            for first in range(0, len(text), CHARACTERS_AT_ONCE):
-                if not self._has_room():
-                    self._left_out += 1
-                    break
-                self.stream.write(text[first : first + CHARACTERS_AT_ONCE])
-                self.flush()
+            self._write(self.format(record) + self.terminator)
         except Exception:  # of whatever stands in its place
             self.handleError(record)
+
+    def _write(self, text: str) -> None:
+        """Write as much of a text as somebody reads, on a line of its own."""
+        text = self.terminator * self._is_cut + text
+        for first in range(0, len(text), CHARACTERS_AT_ONCE):
+            if not self._has_room():
+                self._left_out += 1
+                break
+            self.stream.write(text[first : first + CHARACTERS_AT_ONCE])
+            self.flush()
+            self._is_cut = first + CHARACTERS_AT_ONCE < len(text)
 
     def _has_room(self) -> bool:
         """Whether it can be written without waiting for who reads it."""

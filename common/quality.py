@@ -283,10 +283,12 @@ def estimates(
         weights = _resampled(num_records, rng)
         for name, draw in draws.items():
             drawn[name].append(draw(weights))
-    return exact | {
+    drawn_ends = {
         name: (_around if name in folded else _estimate)(measure(whole), np.array(drawn[name]))
         for name, measure in others.items()
     }
+    found = exact | drawn_ends
+    return {name: found[name] for name in named}
 
 
 def difference(

@@ -76,8 +76,8 @@ def fit_target(
 
 def _center_and_scale(raw: Vector) -> tuple[float, float]:
     """Mean and deviation, tidy unless nine digits move the center by a part of the deviation."""
-    center, scale = tidy(np.mean(raw)), tidy(np.std(raw))
-    mean = float(np.mean(raw))
+    mean, scale = float(np.mean(raw)), tidy(np.std(raw))
+    center = tidy(mean)
     return (center if abs(center - mean) <= scale * CENTERED else mean), scale
 
 

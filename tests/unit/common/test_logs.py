@@ -57,3 +57,16 @@ def test_lines_that_are_read_are_all_there(monkeypatch):
             LOG.warning("%s %d", "y" * 300, number)
         said = pipe.read().decode().splitlines()
     assert [line.rpartition(" ")[2] for line in said] == [str(number) for number in range(100)]
+
+
+def test_a_line_that_was_cut_begins_no_other(monkeypatch):
+    with logged_to_a_pipe(monkeypatch) as pipe:
+        for _ in range(4):
+            LOG.warning("x" * LONGEST_TRACEBACK)
+        pipe.read()
+        LOG.warning("last")
+        rest, told, last = pipe.read().decode().split("\n")[:3]
+    assert not rest.strip("x")
+    assert " WARNING 1 line left out" in told
+    assert told[:4].isdigit()
+    assert last.endswith("WARNING last")

@@ -134,3 +134,9 @@ def test_four_records_of_which_one_model_alone_is_right_do_not_decide():
             assert gap.value == pytest.approx(sign * apart / 100)
             assert gap.low <= gap.value <= gap.high
             assert (gap.low > 0 or gap.high < 0) is decides
+
+
+def test_measures_are_told_in_their_own_order():
+    outputs = np.array([0.2, 0.7, 0.9, 0.4])
+    named = measures(outputs, np.array([-1.0, 1.0, 1.0, 1.0]), kind="probability")
+    assert [*estimates(named, 4, rng=np.random.default_rng(1))] == [*named]
