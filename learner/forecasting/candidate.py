@@ -115,7 +115,7 @@ class Candidate:
     @property
     def ways(self) -> list[str]:
         """The ways in which it can be learnt and whose forecasts are believed."""
-        return [] if self.settings.groups else believed_ways(self.settings, self.ground)
+        return believed_ways(self.settings, self.ground)
 
     def with_design(
         self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None

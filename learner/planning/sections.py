@@ -120,8 +120,8 @@ class AlgorithmSettings(Settings):
         sends its noisy second moments once; squared loss only), newton (each owner sends curvature
         and gradient in one to a few rounds, first near the public model; needs public records), or
         auto (whichever of these has the best forecast). In the recommended profile a study is auto
-        if it has public records, names no algorithm, and sets no key that only ticks have, nor
-        groups or learner.own.
+        if it has public records, names no algorithm, and sets no key that only ticks have; with
+        groups it takes ticks, the only way that asks owners in groups.
       horizon: The number T of communications with owners (asynchronous) or of rounds (synchronous-1
         and synchronous-2). "auto" takes it from the public records, as the recommended profile
         does. moments and newton have no horizon.
@@ -147,11 +147,10 @@ class AlgorithmSettings(Settings):
         proportion to its "records" n_i. The recommended profile takes "records" with a schedule,
         unless an owner has a clock_rate of its own.
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
-        papers. The recommended profile takes "public", but with classes, groups or learner.own
-        "zero". For moments it says what their noise is shrunk towards; "zero" solves them as they
-        come. newton always begins at the public model. newton and moments first shorten that model
-        by half of what is chance in its length, and with classes also by what makes it too sure of
-        records held out.
+        papers. The recommended profile takes "public", but with classes "zero". For moments it says
+        what their noise is shrunk towards; "zero" solves them as they come. newton always begins at
+        the public model. newton and moments first shorten that model by half of what is chance in
+        its length, and with classes also by what makes it too sure of records held out.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
       rounds: How often newton asks each owner, 1 to 20 times; each answer has an equal part of its
@@ -222,8 +221,9 @@ def not_its_key(key: str, name: str) -> str:
 
     >>> not_its_key("algorithm.initial_step", "moments")
     'algorithm.initial_step belongs to synchronous-2, not to moments; remove it'
-    >>> not_its_key("groups", "auto")
-    'groups belongs to asynchronous, not to auto; remove it, or set algorithm.name = "asynchronous"'
+    >>> not_its_key("algorithm.rule", "auto")  # doctest: +NORMALIZE_WHITESPACE
+    'algorithm.rule belongs to asynchronous and synchronous-1, not to auto;
+     remove it, or set algorithm.name = "asynchronous"'
     """
     having = [n for n, kind in ALGORITHMS.items() if key.rsplit(".", maxsplit=1)[-1] in kind.keys]
     cure = f'remove it, or set algorithm.name = "{having[0]}"' if name == AUTO else "remove it"

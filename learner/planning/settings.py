@@ -145,12 +145,11 @@ class StudySettings(Settings):
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
-        alone = not (table.get("groups") or _given(table.get("learner"), "own"))
         loss = LOSSES.get(str(_given(table.get("model"), "loss")))
         algorithm, privacy = with_profile_defaults(
             *sections,
             own_rates=any(rate != 1 for rate in rates),
-            has_public=_given(table.get("features"), "public") is not None and alone,
+            has_public=_given(table.get("features"), "public") is not None,
             has_classes=loss is not None and loss.has_classes(),
         )
         privacy.setdefault("validation", VALIDATION_SHARE)
@@ -353,7 +352,8 @@ def _group_problems(settings: StudySettings) -> Sequence[str]:
 def _clock_problems(settings: StudySettings) -> Sequence[str]:
     given = settings.algorithm
     problems = []
-    if settings.groups and "groups" not in ALGORITHMS.get(given.name, NO_KEYS).uses:
+    # Of the ways that "auto" may take, those that ask groups: learner.planning.ways.
+    if settings.groups and given.name in ALGORITHMS and "groups" not in ALGORITHMS[given.name].uses:
         problems.append(not_its_key("groups", given.name))
     if settings.groups and given.initiative != "learner":
         problems.append(

@@ -389,6 +389,24 @@ def test_the_ways_are_those_that_loss_and_roles_allow(changes, ways):
         assert learnt.privacy.epsilon == settings.privacy.epsilon
 
 
+@pytest.mark.parametrize(
+    "roles", [{"groups": [["o0", "o2"]]}, {"learner": {"own": "o1", "shows_model": True}}]
+)
+def test_groups_and_an_owner_as_the_learner_are_no_worse_off_than_what_is_free(
+    public, chosen, roles
+):
+    """They begin at the public model, and the best of what they allow is taken."""
+    settings = settings_of(epsilon=0.1, **roles)
+    decision = decide(settings, public, num_records=SIZES, seed=1)
+    assert settings.algorithm.name == "auto"
+    assert set(decision.ways) == set(ways_of(settings))
+    candidate = Candidate(settings=settings, public=public, num_records=SIZES)
+    assert set(candidate.ways) == set(ways_of(settings))
+    ticks = decide(settings_of(algorithm=TICKS, **roles), public, num_records=SIZES, seed=1)
+    assert ticks.start == chosen.start
+    assert chosen.start is not None
+
+
 def test_an_algorithm_that_is_no_way_is_told_by_its_name():
     for algorithm in ({"name": "synchronous-1"}, {"name": "synchronous-2"}):
         assert way_of(settings_of(algorithm=algorithm)) == algorithm["name"]
