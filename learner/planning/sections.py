@@ -147,10 +147,10 @@ class AlgorithmSettings(Settings):
         proportion to its "records" n_i. The recommended profile takes "records" with a schedule,
         unless an owner has a clock_rate of its own.
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
-        papers. The recommended profile takes "public", but with classes "zero". For moments it says
-        what their noise is shrunk towards; "zero" solves them as they come. newton always begins at
-        the public model. newton and moments first shorten that model by half of what is chance in
-        its length, and with classes also by what makes it too sure of records held out.
+        papers. The recommended profile takes "public" where there are public records. For moments
+        it says what their noise is shrunk towards; "zero" solves them as they come. newton always
+        begins at the public model. newton and moments first shorten that model by half of what is
+        chance in its length, and with classes also by what makes it too sure of records held out.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
       rounds: How often newton asks each owner, 1 to 20 times; each answer has an equal part of its
@@ -323,7 +323,6 @@ def with_profile_defaults(
     *,
     own_rates: bool = False,
     has_public: bool = False,
-    has_classes: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sections ``algorithm`` and ``privacy`` with what is recommended where they are silent.
 
@@ -332,7 +331,6 @@ def with_profile_defaults(
       privacy: The section as it is given.
       own_rates: Whether an owner's clock has a rate of its own, which then stays.
       has_public: Whether there are public records.
-      has_classes: Whether the loss is for classes.
 
     >>> with_profile_defaults({}, {"epsilon": 1}, has_public=True)
     ({'name': 'auto'}, {'epsilon': 1})
@@ -351,7 +349,7 @@ def with_profile_defaults(
         asked.setdefault("sensitivity", "clip")
     if kind is None:
         return given, asked
-    if has_public and not has_classes and "start" in kind.uses:
+    if has_public and "start" in kind.uses:
         given.setdefault("start", "public")
     return _filled(kind, given, asked, own_rates=own_rates)
 

@@ -145,12 +145,10 @@ class StudySettings(Settings):
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
-        loss = LOSSES.get(str(_given(table.get("model"), "loss")))
         algorithm, privacy = with_profile_defaults(
             *sections,
             own_rates=any(rate != 1 for rate in rates),
             has_public=_given(table.get("features"), "public") is not None,
-            has_classes=loss is not None and loss.has_classes(),
         )
         privacy.setdefault("validation", VALIDATION_SHARE)
         return table | {"algorithm": algorithm, "privacy": privacy}

@@ -407,6 +407,18 @@ def test_groups_and_an_owner_as_the_learner_are_no_worse_off_than_what_is_free(
     assert chosen.start is not None
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_ticks_of_the_recommended_profile_begin_at_the_public_model(loss):
+    model = {"loss": loss, "theta_max": 2.0}
+    assert settings_of(algorithm=TICKS, model=model).algorithm.start == "public"
+    from_zero = TICKS | {"start": "zero"}
+    assert settings_of(algorithm=from_zero, model=model).algorithm.start == "zero"
+    published = settings_of(
+        profile="published", algorithm={"horizon": 9, "step": "auto"}, model=model
+    )
+    assert published.algorithm.start == "zero"
+
+
 def test_an_algorithm_that_is_no_way_is_told_by_its_name():
     for algorithm in ({"name": "synchronous-1"}, {"name": "synchronous-2"}):
         assert way_of(settings_of(algorithm=algorithm)) == algorithm["name"]
