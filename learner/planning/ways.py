@@ -56,8 +56,8 @@ than the public model, so that they hardly lean on it.
 def ways_of(settings: StudySettings) -> list[str]:
     """The ways that a study's loss and roles allow.
 
-    An owner that is the learner answers without a clip, and Newton's step needs all alike. Fixed
-    groups are asked at the same time by ticks alone.
+    Newton's steps are no way of a study in which an owner is the learner. Fixed groups are asked at
+    the same time by ticks alone.
     """
     loss = LOSSES[settings.model.loss]
     return [

@@ -13,7 +13,6 @@ from common.features import FeatureMap
 from common.files import compiled_code_folder
 from common.losses import LOSSES
 from common.privacy import NoisePlan, plan_noise
-from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.account import MOST_KEPT, Account, Step, next_step, repeats, theta_digest
 from owner.core import (
@@ -165,6 +164,9 @@ class MemoryOwner(_Present):
 class LocalShard(_Present):
     """The shard of the owner that is the learner: asked exactly, without noise and charge.
 
+    Its gradients are clipped as all owners' are, though nothing has to be hidden: a clip bends the
+    mean gradient, and owners that do not bend it alike pull the model towards the unclipped one's.
+
     Guarantees:
       * Nothing is sent anywhere: the shard is in this process.
       * The epsilon spent is 0, because nothing is released; what is made of the answers
@@ -183,10 +185,8 @@ class LocalShard(_Present):
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Its own study, at no cost; answers are not counted."""
-        # A release of curvature is solved for gradients that all owners clip alike.
-        is_gradient = terms.release == GRADIENT.name
-        self._terms = replace(terms, clip=None) if is_gradient else terms
-        warm(self._shard, self._terms, kept_in=compiled_code_folder)
+        self._terms = terms
+        warm(self._shard, terms, kept_in=compiled_code_folder)
         return Enrollment(
             num_records=len(self._shard.records),
             responses=terms.responses,
@@ -198,7 +198,7 @@ class LocalShard(_Present):
         )
 
     def answer(self, query: Query) -> Response:
-        """The exact mean gradient, neither clipped nor noised; or the exact other release."""
+        """The exact answer to the terms, without noise."""
         if self._terms is None:
             raise OrderError("the learner's own shard is in no study; enrol first")
         exact = exact_answer(self._shard, query.theta, self._terms)

@@ -168,22 +168,9 @@ class Repeated:
         return np.stack(models)
 
     def _gradients(self, plan: Plan) -> GradientFunction:
-        """The exact mean gradients; the learner's own shard is asked without a clip."""
+        """The exact mean gradients."""
         world = World.of(self.shards, problem_of(plan.settings, plan.loss))
-        clipped, own = world.gradients(self.decision.clip), own_index(plan.settings)
-        if own is None or self.decision.clip is None:
-            return clipped
-        whole = world.gradients(None)
-
-        def gradients(owners: Slots, thetas: Matrix) -> Matrix:
-            is_own = owners == own
-            answers = np.empty_like(thetas)
-            for asked, answer in ((is_own, whole), (~is_own, clipped)):
-                if asked.any():
-                    answers[asked] = answer(owners[asked], thetas[asked])
-            return answers
-
-        return gradients
+        return world.gradients(self.decision.clip)
 
     def _terms(self, plan: Plan) -> list[StudyTerms]:
         """What each owner is asked to agree to."""

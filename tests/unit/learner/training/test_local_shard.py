@@ -25,12 +25,17 @@ def records(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -
 
 
 @pytest.mark.parametrize("clip", [None, 0.01])
-def test_it_answers_exactly_neither_clipped_nor_noised(records, make_terms, clip):
+def test_it_answers_exactly_and_clips_as_all_owners_do(records, make_terms, clip):
     own = LocalShard("own", records)
     own.enroll(make_terms(clip=clip))
     asked = Query(study_id="study-1", sequence=1, theta=THETA)
-    exact = Squared().mean_gradient(THETA, records.features, records.targets)
-    assert own.answer(asked).gradient == pytest.approx(exact, rel=1e-12)
+    x, y = records.features, records.targets
+    each = np.stack([Squared().mean_gradient(THETA, x[[i]], y[[i]]) for i in range(len(y))])
+    if clip is not None:
+        lengths = np.abs(each).sum(axis=1)
+        assert lengths.max() > clip
+        each *= np.minimum(1.0, clip / lengths)[:, None]
+    assert own.answer(asked).gradient == pytest.approx(each.mean(axis=0), rel=1e-12)
     assert own.answer(asked).gradient.tobytes() == own.answer(asked).gradient.tobytes()
 
 

@@ -75,7 +75,7 @@ CASES = {
     "counted": {"algorithm": TICKS | {"correction": "counted"}},
     "rates": {"algorithm": TICKS | {"correction": "rates", "clocks": "records"}},
     "groups": GROUPS | {"privacy": {"epsilon": 50, "split": "schedule"}},
-    "own": OWN | {"privacy": {"epsilon": 50, "sensitivity": "clip", "clip": 0.2}},
+    "own": OWN | {"privacy": {"epsilon": 50, "sensitivity": "clip", "clip": 0.5}},
     "huber": {"model": {"loss": "huber", "delta": 0.3, "theta_max": 1.0}},
     "synchronous-1": {"algorithm": {"name": "synchronous-1", "horizon": 9, "rho": 5.0}},
     "synchronous-2": {"algorithm": {"name": "synchronous-2", "horizon": 9, "initial_step": 0.1}},

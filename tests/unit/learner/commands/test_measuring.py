@@ -1,0 +1,59 @@
+"""What a simulation compares its run with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from common.config import check_settings
+from common.terms import Records
+from learner.commands.measuring import evaluate_with
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.results.run_folder import Trace
+from learner.training.journal import Journal
+from learner.training.memory_owner import LocalShard, MemoryOwner
+from learner.training.study import Watch, train
+
+NAMES = ("north", "south")
+OWN = {"learner": {"own": "south", "shows_model": True}}
+
+
+@pytest.mark.parametrize("changes", [{}, OWN, {"groups": [NAMES]}], ids=["plain", "own", "groups"])
+def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map, tmp_path):
+    table = {
+        "name": "small",
+        "profile": "published",
+        "seed": 3,
+        "features": {"map": "unused.json"},
+        "model": {"loss": "squared", "theta_max": 1.0, "regularisation": 0.01},
+        "algorithm": {"name": "asynchronous", "horizon": 40, "rho": 0.05},
+        # So little noise that what it changes is far below what a clip does.
+        "privacy": {"epsilon": 10**7, "sensitivity": "clip", "clip": 0.5},
+        "owners": [{"name": name} for name in NAMES],
+    }
+    settings = check_settings(StudySettings, table | changes, where="test")
+    rng, domain = np.random.default_rng(1), feature_map.domain
+    shards = []
+    for size in (60, 90):
+        x = rng.uniform(-1, 1, size=(size, feature_map.num_features))
+        y = np.clip(x @ np.linspace(-1, 1, x.shape[1]), -1, 1)
+        shards.append(Records(features=x * domain.feature_bound, targets=y * domain.target_bound))
+    own = settings.learner.own
+    owners = [
+        LocalShard(name, shard) if name == own else MemoryOwner(name, shard, seed=i)
+        for i, (name, shard) in enumerate(zip(NAMES, shards, strict=True))
+    ]
+    public = PublicSide(feature_map=feature_map, records=None)
+    trace, journal = Trace(NAMES), Journal(tmp_path / "journal.sqlite")
+    try:
+        outcome = train(
+            settings, public, owners, journal=journal, watch=Watch(applied=trace.append)
+        )
+    finally:
+        journal.close()
+    evaluated, psi = evaluate_with(settings, public, shards, noiseless=True)(trace, outcome)
+    assert evaluated.relative_fitness_noiseless == pytest.approx(
+        evaluated.relative_fitness, rel=1e-4
+    )
+    assert psi[-1] == pytest.approx(evaluated.relative_fitness, rel=1e-9)
