@@ -56,8 +56,7 @@ than the public model, so that they hardly lean on it.
 def ways_of(settings: StudySettings) -> list[str]:
     """The ways that a study's loss and roles allow.
 
-    Newton's steps are no way of a study in which an owner is the learner. Fixed groups are asked at
-    the same time by ticks alone.
+    Fixed groups are asked at the same time by ticks alone.
     """
     loss = LOSSES[settings.model.loss]
     return [
@@ -65,7 +64,6 @@ def ways_of(settings: StudySettings) -> list[str]:
         for way, algorithm in WAYS.items()
         if not (ALGORITHMS[algorithm["name"]].release.quadratic_only and not loss.is_quadratic)
         and not (ALGORITHMS[algorithm["name"]].release.needs_curvature and loss.curvature is None)
-        and not (way == "newton" and settings.learner.own is not None)
         and not (settings.groups and "groups" not in ALGORITHMS[algorithm["name"]].uses)
     ]
 

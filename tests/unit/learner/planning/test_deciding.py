@@ -371,7 +371,7 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
         ({"groups": [["o0", "o2"]]}, ["ticks from zero", "ticks"]),
         (
             {"learner": {"own": "o1", "shows_model": True}},
-            ["ticks from zero", "ticks", "moments"],
+            ["newton", "ticks from zero", "ticks", "moments"],
         ),
     ],
 )
