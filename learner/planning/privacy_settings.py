@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
 
-__all__ = ["AMOUNT", "PROMISED", "PrivacySettings", "or_auto"]
+__all__ = ["AMOUNT", "PROMISED", "PrivacySettings", "check_left_open", "or_auto"]
 
 # Keys that say nothing of how a study is learnt.
 PROMISED = {"epsilon", "kappa", "validation"}
@@ -73,3 +73,20 @@ class PrivacySettings(Settings):
         if (self.sensitivity == "clip") != (self.clip is not None):
             raise ValueError('expected clip = NUMBER or "auto" together with sensitivity = "clip"')
         return self
+
+
+def check_left_open(privacy: PrivacySettings) -> None:
+    """Refuse what says how a study is learnt where that is left to ``algorithm.name = "auto"``.
+
+    Each way is designed with a clip and a split of its own, so what is set here would mean nothing.
+
+    Raises:
+      ValueError: A clip or a split is set.
+    """
+    fields = type(privacy).model_fields
+    for key in ("clip", "split"):
+        if getattr(privacy, key) not in {fields[key].default, "auto"}:
+            raise ValueError(
+                f'privacy.{key} does not go with algorithm.name = "auto", which decides it for '
+                'each way of learning; remove it, or name an algorithm, such as "asynchronous"'
+            )

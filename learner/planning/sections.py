@@ -119,9 +119,10 @@ class AlgorithmSettings(Settings):
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each owner
         sends its noisy second moments once; squared loss only), newton (each owner sends curvature
         and gradient in one to a few rounds, first near the public model; needs public records), or
-        auto (whichever of these has the best forecast). In the recommended profile a study is auto
-        if it has public records, names no algorithm, and sets no key that only ticks have; with
-        groups it takes ticks, the only way that asks owners in groups.
+        auto (whichever of these has the best forecast, each with a clip and a split of its own). In
+        the recommended profile a study is auto if it has public records, names no algorithm, and
+        sets no key that only ticks have; with groups it takes ticks, the only way that asks owners
+        in groups.
       horizon: The number T of communications with owners (asynchronous) or of rounds (synchronous-1
         and synchronous-2). "auto" takes it from the public records, as the recommended profile
         does. moments and newton have no horizon.

@@ -19,8 +19,9 @@ from common.names import Name, repeated
 from common.tables import TableSource
 from common.tls import TlsSettings
 from learner.algorithms.table import ALGORITHMS, NO_KEYS
-from learner.planning.privacy_settings import PrivacySettings
+from learner.planning.privacy_settings import PrivacySettings, check_left_open
 from learner.planning.sections import (
+    AUTO,
     AlgorithmSettings,
     DataSettings,
     LearnerSettings,
@@ -155,7 +156,7 @@ class StudySettings(Settings):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> StudySettings:
-        """What the algorithm needs of loss and privacy."""
+        """What the algorithm needs of loss, privacy and roles."""
         name = self.algorithm.name
         release = ALGORITHMS.get(name, NO_KEYS).release
         if release.quadratic_only and not LOSSES[self.model.loss].is_quadratic:
@@ -176,11 +177,8 @@ class StudySettings(Settings):
                 f'"{self.algorithm.initiative}": nobody can draw its ticks ahead; '
                 'use split = "horizon"'
             )
-        return self
-
-    @model_validator(mode="after")
-    def _roles_agree(self) -> StudySettings:
-        """Groups, initiative, and an owner as the learner."""
+        if name == AUTO:
+            check_left_open(self.privacy)
         check_roles(self)
         return self
 

@@ -71,6 +71,14 @@ def test_recommended_is_the_default_and_leaves_the_algorithm_to_the_public_recor
     assert settings_of(algorithm={"time_scale": 0.5}).algorithm.name == "auto"
 
 
+@pytest.mark.parametrize("privacy", [{"clip": 3.0}, {"split": "schedule"}])
+def test_what_auto_decides_for_each_way_is_not_set_beside_it(privacy):
+    [key] = privacy
+    with pytest.raises(InputError, match=rf'privacy\.{key} does not go with .*name = "auto"'):
+        settings_of(algorithm={"name": "auto"}, privacy=privacy)
+    assert settings_of(algorithm={"name": "auto"}, privacy={"clip": "auto"})
+
+
 def test_recommended_ticks_leave_everything_to_the_public_records():
     settings = settings_of(algorithm=TICKS)
     assert settings.algorithm.start == "public"
