@@ -152,7 +152,7 @@ def _why_not(settings: StudySettings, decision: Decision, forecasts: Mapping[str
     if decision.way is None:
         calls = "; the learner then calls the owners, whose ports must be open"
         opened = calls if settings.algorithm.initiative == "owner" else ""
-        return f": leave [algorithm] out, and the best way is taken{opened}"
+        return f': with algorithm.name = "auto" alone in [algorithm] the best way is taken{opened}'
     if why_taken(decision.way, forecasts):
         return ", but begins at a public model of too few records to believe that"
     return f", which is level with {decision.way}"
