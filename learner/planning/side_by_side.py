@@ -6,6 +6,7 @@ process would import for as long as a decision takes. A fork of this one begins 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -86,6 +87,8 @@ def _do(work: Callable[[], object], sender: Connection, parent: int) -> NoReturn
         end_with(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        # What this copy did not make is not its to clean up: a library's files are closed here.
+        gc.freeze()
         # Else a lock, a socket or an owner's input would stay open as long as this copy does.
         own = sender.fileno()
         os.closerange(FIRST_CLOSED, own)

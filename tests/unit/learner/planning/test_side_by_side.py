@@ -1,5 +1,6 @@
 """What copies of this process compute is what this process would, and they leave nothing."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -74,6 +75,31 @@ def test_where_others_have_the_processors_all_is_done_here(monkeypatch, why):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     with side_by_side([os.getpid]) as results:
         assert results() == [os.getpid()]
+
+
+def test_a_copy_cleans_up_nothing_that_it_did_not_make(tmp_path):
+    class Library:
+        """Something that is thrown away, and then closes a file that a copy has closed."""
+
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            (tmp_path / str(os.getpid())).touch()
+
+    def collects():
+        gc.collect()
+        return os.getpid()
+
+    gc.disable()
+    try:
+        Library()
+        with side_by_side([collects]) as results:
+            [copy] = results()
+    finally:
+        gc.enable()
+    assert copy != os.getpid()
+    assert not (tmp_path / str(copy)).exists()
 
 
 def test_where_the_system_has_no_room_for_a_copy_all_is_done_here(monkeypatch):
