@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ LARGEST_GRID = 16 * 2**20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ground:
-    """What is the same for points that read the same tables in the same way.
+    """What is the same for points that read the same tables in the same way for the same model.
 
     Args:
       public: What is public.
@@ -74,10 +74,11 @@ class Ground:
     targets: Vector
 
     def digest(self, owners: int) -> str:
-        """A text that identifies the public records and those of the first owners."""
+        """A text that identifies public records, their groups, and records of the first owners."""
         if owners not in self._digests:
             n, public = sum(self.counts[:owners]), self.public.records
-            parts = [] if public is None else [public.features, public.targets]
+            parts: list[Any] = [] if public is None else [public.features, public.targets]
+            parts += [] if self.public.labels is None else [self.public.labels]
             parts += [self.features[:n], self.targets[:n]]
             self._digests[owners] = records_digest(*parts)
         return self._digests[owners]
@@ -211,24 +212,31 @@ def _warnings_once() -> Iterator[None]:
 
 
 def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
-    """The same, each table's warnings as often as it is read."""
+    """The same, each table's warnings as often as it is read.
+
+    Whether public records are taken in groups depends on the model, too, and records do not.
+    """
     largest = max((point.settings for point in points), key=lambda its: len(its.owners))
+    read: dict[str, Ground] = {}
     found: dict[str, Ground] = {}
     grounds = []
     for point in points:
         whole = point.settings.model_copy(update={"owners": largest.owners})
         parts = {"features", "data", "forecast", "owners"}
-        key = f"{whole.model_dump_json(include=parts)} {whole.network.listen} {whole.model.loss}"
+        tables = f"{whole.model_dump_json(include=parts)} {whole.network.listen} {whole.model.loss}"
+        key = f"{tables} {whole.model.model_dump_json()}"
         if key not in found:
             public = prepare_public_side(whole, base=base)
-            shards = read_shards(whole, public, base=base)
-            records = union(shards)
-            found[key] = Ground(
-                public=public,
-                counts=tuple(map(len, shards)),
-                features=records.features,
-                targets=records.targets,
-            )
+            if tables not in read:
+                shards = read_shards(whole, public, base=base)
+                records = union(shards)
+                read[tables] = Ground(
+                    public=public,
+                    counts=tuple(map(len, shards)),
+                    features=records.features,
+                    targets=records.targets,
+                )
+            found[key] = replace(read[tables], public=public)
         grounds.append(found[key])
     return grounds
 

@@ -58,7 +58,7 @@ class Deciding:
       settings: The study there.
       public: What is public.
       num_records: The n_i of those who take part.
-      records: A text that identifies their records, and the public ones.
+      records: A text that identifies their records, and the public ones with their groups.
       seeds: How many seeds are to come.
     """
 
@@ -124,7 +124,7 @@ def fingerprint(what: Deciding | Repeating, features: Matrix, targets: Vector) -
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
 
-def records_digest(*arrays: NDArray[np.float64]) -> str:
+def records_digest(*arrays: NDArray[Any]) -> str:
     """A text that identifies records.
 
     >>> records_digest(np.zeros(2)) == records_digest(np.zeros(1))

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from waiting import wait_until
 import learner
 from common.config import load_settings
 from common.errors import InputError
-from learner.commands.sweep import _gone_without_results
+from learner.commands.sweep import _gone_without_results, _read_grounds
+from learner.planning.grid import experiment_of
+from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.simulated.sweeps import _checksum
 from learner.training.repeated import NOISE_SEEDS
@@ -153,6 +156,39 @@ def test_what_is_open_is_decided_once_for_each_point(study, tmp_path):
     rows = pd.read_parquet(out / "sweep.parquet")
     assert (rows.groupby("point")[["way", "horizon"]].nunique() == 1).all().all()
     assert set(rows["way"]) <= {"ticks", "ticks from zero", "moments", "newton"}
+
+
+def test_each_model_of_a_grid_takes_the_public_records_in_groups_as_its_study_does(tmp_path):
+    """A model that is free to follow them shows that the records of one group change."""
+    rng = np.random.default_rng(4)
+    site, along = np.array(list("ABC"))[rng.integers(0, 3, 4000)], np.linspace(-3, 1, 4000)
+    table = pd.DataFrame({"a": rng.normal(size=4000), "b": rng.normal(size=4000), "site": site})
+    moves = 0.2 * along.clip(-1) * (along > -1) * table["b"]
+    table["y"] = 3 * table["a"] + (site == "B") + moves + 0.3 * rng.normal(size=4000)
+    table.to_parquet(tmp_path / "records.parquet")
+    owners = [
+        {"name": name, "data": {"rows": ":2000", "where": {"site": name.upper()}}} for name in "abc"
+    ]
+    study = {
+        "name": "drifting",
+        "data": {"path": "records.parquet"},
+        "features": {"public": {"rows": "2000:"}, "target": "y", "columns": ["a", "b"]},
+        "model": {"theta_max": 1.0},
+        "privacy": {"epsilon": 1},
+        "owners": owners,
+    }
+    path = tmp_path / "study.toml"
+    path.write_text(tomli_w.dumps(study))
+    experiment = experiment_of(path, {"model.theta_max": [0.05, 1.0]}, seeds=1)
+    grounds = _read_grounds(experiment.points, base=tmp_path)
+    alone = [prepare_public_side(point.settings, base=tmp_path) for point in experiment.points]
+    assert [its.labels is None for its in alone] == [False, True]
+    assert [its.public.labels is None for its in grounds] == [False, True]
+    assert grounds[0].features is grounds[1].features
+    # A decision of other groups is no decision of these.
+    moved = replace(alone[0], labels=np.roll(alone[0].labels, 1))
+    digests = [its.digest(3) for its in (*grounds, replace(grounds[0], public=moved))]
+    assert len(set(digests)) == 3
 
 
 @pytest.mark.long
