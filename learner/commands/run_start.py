@@ -12,7 +12,7 @@ from rich.console import Console
 from common.arrays import Vector
 from common.command import stoppable
 from common.errors import UnreachableError
-from common.files import refused, write_or_refuse
+from common.files import make_folder, refused, write_or_refuse
 from common.model import Model
 from common.terms import Records
 from learner.commands.display import Display
@@ -29,7 +29,14 @@ from learner.results.metrics import LearnerMetrics
 from learner.results.progress import Stages
 from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
-from learner.results.run_folder import JOURNAL, Trace, write_json, write_settings, write_table
+from learner.results.run_folder import (
+    JOURNAL,
+    OWNERS,
+    Trace,
+    write_json,
+    write_settings,
+    write_table,
+)
 from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
 from learner.results.summary import Evaluated, Summary, summarise
@@ -83,6 +90,9 @@ def train_into(
     """
     trace = Trace([owner.name for owner in connections.owners])
     _keep_at_home(start.folder, start.settings)
+    if isinstance(start.going_on, Simulating):
+        # By it a simulation is known that was stopped: its owners are gone, wherever others are.
+        make_folder(start.folder / OWNERS)
     outcome, study_id, edge = _trained(start, connections, trace, console)
     evaluated, psi, model = _measured(outcome, start.public, trace, evaluate)
     summary = summarise(

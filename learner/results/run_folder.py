@@ -59,7 +59,7 @@ NO_RUNS = {
 }
 # What a run that goes on may have otherwise, beside its owners' addresses.
 MAY_CHANGE = {"guard", "network", "tls"}
-# Where a simulation keeps what its owners left.
+# Where a simulation keeps what its owners left: nothing if they were parts of its own process.
 OWNERS = "owners"
 PACKAGES = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
 # Looked up at the start: an upgrade in mid-run replaces the files, but not the program that runs.

@@ -227,6 +227,23 @@ def test_a_seed_below_0_is_refused(study):
         assert "-1 is not in the range" in result.stderr
 
 
+def test_a_simulation_in_memory_is_known_as_one_before_it_has_finished(
+    seeded_runs, tmp_path, typed
+):
+    """With addresses in its study it went on with the owners there, in a study that they join."""
+    path = seeded_runs[0].folder.parent / "study.toml"
+    run = simulated(path, tmp_path / "run", "--in-memory")
+    (run.folder / "summary.json").unlink()
+    settings = (run.folder / "study.toml").read_text()
+    reached = settings.replace("{ name = ", '{ address = "127.0.0.1:9", name = ')
+    assert reached != settings
+    (run.folder / "study.toml").write_text(reached)
+    for command in (("train", "--resume"), ("report",), ("close", "--abandon")):
+        said = sentence(typed("copriv", *command, run.folder))
+        assert "simulat" in said
+        assert "train --resume" not in said
+
+
 def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(seeded_runs, tmp_path):
     path = seeded_runs[0].folder.parent / "study.toml"
     run = simulated(path, tmp_path / "run", "--insecure-noise-seed", 3, "--in-memory")
@@ -235,7 +252,7 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(seeded_runs
     assert told["in_memory"] is told["insecure_noise"] is True
     assert "IN MEMORY" in run.said
     assert "IN MEMORY" in (run.folder / "report.html").read_text()
-    assert not (run.folder / "owners").exists()
+    assert not list((run.folder / "owners").iterdir())
     assert "in_memory" not in seeded_runs[1].told()
     assert json.loads((run.folder / "model.json").read_text())["insecure_noise"] is True
     exported = copriv("export", run.folder, "--to", "sql", "--out", tmp_path / "model.sql")
