@@ -231,12 +231,8 @@ class Summary(Part):
         def compared(owner: OwnerSummary, alone: float) -> OwnerSummary:
             # A model that stays with the owner that learnt it is of no use to the others.
             beats_alone = self.own in {None, owner.name} and together < alone
-            update = {
-                "relative_fitness_alone": alone,
-                "gains": beats_alone and beats_free,
-                "gains_over_own": beats_alone,
-            }
-            return owner.model_copy(update=update)
+            gains = {"gains": beats_alone and beats_free, "gains_over_own": beats_alone}
+            return owner.model_copy(update={"relative_fitness_alone": alone} | gains)
 
         owners = tuple(map(compared, self.owners, evaluated.relative_fitness_alone))
         return self.model_copy(
@@ -256,6 +252,9 @@ class Summary(Part):
     def as_json(self) -> dict[str, Any]:
         """The summary as ``summary.json`` holds it: without what does not apply."""
         table = self.model_dump(exclude_unset=True)
+        if self.quality is not None:
+            kept = table["quality"].items()
+            table["quality"] = {key: value for key, value in kept if value is not None}
         if self.validation is not None:
             table["validation"] = self.validation.model_dump(exclude_none=True)
         return table

@@ -17,7 +17,14 @@ from common.errors import InputError
 from learner.commands.runs import Run
 from learner.results.report import choice_sentences, sentences
 from learner.results.report_page import write_report
-from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
+from learner.results.summary import (
+    Evaluated,
+    OwnerSummary,
+    QualitySummary,
+    StepSummary,
+    Summary,
+    read_summary,
+)
 from learner.results.verdict_words import verdict_lines
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "learner/summary.schema.json").read_text())
@@ -162,6 +169,16 @@ def test_a_run_without_noise_that_was_not_made_is_in_no_sentence():
     assert "relative_fitness_noiseless" not in summary.as_json()
     assert "without noise" not in " ".join(sentences(summary))
     assert "without noise 0.1" in " ".join(sentences(summary.with_evaluation(EVALUATED)))
+
+
+def test_what_does_not_apply_of_the_quality_is_left_out():
+    """After ``train`` no owner's own model is known, and there need be no public one."""
+    quality = QualitySummary.model_validate(QUALITY | {"public": None, "alone": None})
+    told = Summary.model_validate(table()).with_quality(quality).as_json()["quality"]
+    assert not {"public", "alone"} & set(told)
+    unread = quality.model_copy(update={"at_home": {"common": (1.0, None)}})
+    told = Summary.model_validate(table()).with_quality(unread).as_json()["quality"]
+    assert told["at_home"] == {"common": (1.0, None)}
 
 
 @pytest.mark.parametrize(("own", "gains"), [(None, [True, True]), ("b", [False, True])])
