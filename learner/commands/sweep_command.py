@@ -21,7 +21,9 @@ __all__ = ["sweep"]
     metavar="KEY=V,V,...",
     help="Values of one setting, such as privacy.epsilon=0.1,1,10; commas separate them, and "
     "numbers have a decimal point. May be repeated; every combination is a point. owners=3,10 runs "
-    "the study with its first 3 owners and with its first 10.",
+    "the study with its first 3 owners and with its first 10. A value may be a whole table, where "
+    'keys go together: \'model={loss="squared", theta_max=1},{loss="huber", delta="auto", '
+    "theta_max=1}'.",
 )
 @click.option(
     "--seeds",

@@ -73,6 +73,13 @@ def test_a_forecast_names_owners_of_the_study_who_need_not_be_at_each_point(stud
         load_study(study, overrides=misspelt)
 
 
+def test_a_grid_over_losses_has_each_with_its_own_keys(study):
+    typed = 'model={loss="squared", theta_max=1},{loss="huber", delta="auto", theta_max=1}'
+    points = experiment_of(study, parse_grid([typed]), seeds=1).points
+    models = [point.settings.model for point in points]
+    assert [(model.loss, model.delta) for model in models] == [("squared", None), ("huber", "auto")]
+
+
 def test_no_grid_is_one_point(study):
     (point,) = experiment_of(study, {}, seeds=1).points
     assert point.words == ""
