@@ -34,7 +34,13 @@ from common.files import NO_ROOM
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.places import check_typed
-from common.stopping import UNREAD_STATUS, UnreadError, leave_unread, told_to_end
+from common.stopping import (
+    UNREAD_STATUS,
+    UnreadError,
+    leave_no_core,
+    leave_unread,
+    told_to_end,
+)
 from common.texts import number_hint, printable
 from common.typed_paths import A_FILE, A_FOLDER
 
@@ -296,6 +302,7 @@ def run_command(command: click.Command, name: str) -> None:
     _show_leaks(name)
     _print_anything()
     limit_memory()
+    leave_no_core()
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     atexit.register(_leave_garbage)

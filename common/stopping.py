@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import sys
@@ -17,6 +18,7 @@ __all__ = [
     "Stop",
     "UnreadError",
     "end_now",
+    "leave_no_core",
     "leave_unread",
     "told_to_end",
 ]
@@ -39,6 +41,15 @@ def leave_unread() -> None:
         asked.register(number, 0)
         if asked.poll(0):
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def leave_no_core() -> None:
+    """Let no crash of this process write its memory to the disk.
+
+    Records may be in it, and noise that was drawn ahead.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 def told_to_end() -> list[int]:

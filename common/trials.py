@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import select
 import signal
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
+
+from common.stopping import leave_no_core
 
 __all__ = ["end_copy", "end_with", "ends_the_process", "fork"]
 
@@ -99,7 +100,7 @@ def ends_the_process(work: Callable[[], object]) -> bool:
 def _try(work: Callable[[], object]) -> NoReturn:
     """Be the copy: do this, say nothing, leave nothing, and end, whatever happens."""
     try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        leave_no_core()
         os.dup2(os.open(os.devnull, os.O_WRONLY), ERRORS)
         for number in (*CRASHES, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)

@@ -159,6 +159,16 @@ def test_what_the_memory_does_not_hold_is_one_sentence():
     assert said.stderr == f"copriv: {TOO_LARGE}\n"
 
 
+def test_a_command_that_crashes_leaves_no_copy_of_its_memory():
+    """It may hold records, and noise for answers that nobody was given yet."""
+    lines = ["import click, resource", "from common.command import run_command"]
+    # Unlimited, where whoever started this has not lowered it for good.
+    lines += ["most = resource.getrlimit(resource.RLIMIT_CORE)[1]"]
+    lines += ["resource.setrlimit(resource.RLIMIT_CORE, (most, most))"]
+    lines += ["def main(): print(resource.getrlimit(resource.RLIMIT_CORE) == (0, most))"]
+    assert ended_by(lines).stdout == "True\n"
+
+
 def test_no_file_gets_the_number_of_a_stream_that_was_closed(tmp_path):
     """Libraries print to it without asking: into a ledger, if that were its number."""
     program = (
