@@ -9,7 +9,9 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,7 @@ from common.sources import Source
 from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
 from owner.policy import OwnerSettings, PrivateSource
-from owner.raw_rows import FarRows, HeldRows, RawRows, evenly_held
+from owner.raw_rows import FarRows, HeldRows, RawRows, evenly_held, table_changed
 from owner.shard import PrivateTable, fingerprint_of_parts
 from owner.shard_cache import ShardCache
 from owner.translation import stored_names_of, translated
@@ -112,7 +114,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
     where = title_of(settings)
     stamps = source.stamps()
     parts = _Parts(source, settings.data, named=())
-    print_of_all = fingerprint_of_parts(parts)
+    print_of_all = print_of_rows = fingerprint_of_parts(parts)
     release_unused()
     check_header(source.header, parts.beginning, where=where)
     _check_columns(settings, pinned, source, where=where)
@@ -126,6 +128,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
             columns=usable,
             num_rows=parts.num_rows,
             stamps=stamps,
+            as_it_was=partial(_as_it_was, source, settings.data, print_of_rows, where=where),
             keep=keep,
         )
 
@@ -142,6 +145,24 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
     )
     table = _private(rows, settings, columns, where=where, cache=cache)
     return Served(rows, table, print_of_all)
+
+
+@contextmanager
+def _as_it_was(
+    source: Source, selected: TableSource, print_of_rows: str, *, where: str
+) -> Iterator[None]:
+    """One state of a database, whose rows are those of the start; of files, stamps tell.
+
+    Raises:
+      InputError: Its rows are others.
+    """
+    if not _is_database(source):
+        yield
+        return
+    with source.still():
+        if fingerprint_of_parts(_Parts(source, selected, named=()).read()) != print_of_rows:
+            raise table_changed(where)
+        yield
 
 
 def _private(
@@ -204,14 +225,18 @@ def _opened(settings: OwnerSettings, *, base: Path) -> Source:
       InputError: It cannot be opened, or a record that is replaced would change more than one.
     """
     source, rows = open_source(settings.data, base=base), settings.data.rows
-    is_sorted = any(isinstance(part.table, Database) for part in source.parts)
-    if is_sorted and rows is not None and abs(parse_rows(rows).step or 1) != 1:
+    if _is_database(source) and rows is not None and abs(parse_rows(rows).step or 1) != 1:
         raise InputError(
             f"{settings.name}: data.rows = {rows!r}: a database's rows are sorted, so one record "
             "that is replaced would move others in and out; give a range without a step, or a "
             "query that selects by what a row says"
         )
     return source
+
+
+def _is_database(source: Source) -> bool:
+    """Whether a table is in a database, which sorts it, and which others may write to."""
+    return any(isinstance(part.table, Database) for part in source.parts)
 
 
 def _doubt_query(settings: OwnerSettings) -> None:
@@ -281,9 +306,10 @@ class _Parts:
     def __iter__(self) -> Iterator[pd.DataFrame]:
         # Else cells of two records might stand beside each other: one would be two of the shard.
         with self._source.still():
-            yield from self._read()
+            yield from self.read()
 
-    def _read(self) -> Iterator[pd.DataFrame]:
+    def read(self) -> Iterator[pd.DataFrame]:
+        """The same, where the caller holds one state of the table."""
         names = self._source.names
         rounds = -(-self._source.num_bytes // BYTES_AT_ONCE)
         size = max(1, len(names) // max(1, rounds))

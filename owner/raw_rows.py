@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
@@ -113,6 +115,7 @@ class FarRows:
       columns: The columns that learners may use, in the study's words.
       num_rows: How many rows count.
       stamps: Sizes and times of its files before anything was read, to see that none has changed.
+      as_it_was: Holds one state of a database, and refuses one that has changed since the start.
       keep: Which of those are records, shape (num_rows,); None for all.
     """
 
@@ -125,12 +128,16 @@ class FarRows:
         columns: Sequence[str],
         num_rows: int,
         stamps: Sequence[tuple[int, int]],
+        as_it_was: Callable[[], AbstractContextManager[None]],
         keep: Flags | None = None,
     ) -> None:
         self._opened, self._settings, self._where = opened, settings, where
         self._columns = tuple(columns)
         self._keep = keep
         self._num_rows, self._stamps = num_rows, list(stamps)
+        self._as_it_was = as_it_was
+        # A state of a database is held for one who reads.
+        self._alone = threading.Lock()
 
     @property
     def columns(self) -> Sequence[str]:
@@ -142,17 +149,22 @@ class FarRows:
         return self._num_rows if self._keep is None else int(np.count_nonzero(self._keep))
 
     def __getitem__(self, name: str) -> pd.Series:
-        """One column; it is read for this alone."""
+        """One column; it is read for this alone, before anything is served."""
         parts: dict[int, pd.DataFrame] = {}
-        self.stream([name], parts.__setitem__)
+        self._read([name], parts.__setitem__)
         return stacked([parts[start] for start in sorted(parts)])[name]
 
     def stream(self, names: Sequence[str], receive: Receive) -> None:
         """All records with some columns, read once more.
 
         Raises:
-          InputError: A file is not the one that was there first: a ledger is of those records.
+          InputError: They are not those that were there first: a ledger is of those.
         """
+        with self._alone, self._as_it_was():
+            self._read(names, receive)
+
+    def _read(self, names: Sequence[str], receive: Receive) -> None:
+        """The same; of a database that has changed, records as they are now."""
 
         def pass_on(start: int, rows: pd.DataFrame) -> None:
             rows = translated(rows, self._settings, where=self._where)[list(names)]
@@ -163,11 +175,11 @@ class FarRows:
                 receive(start, rows)
 
         stored_names = stored_names_of(self._settings, names)
-        self._check_unchanged()
+        self._check_stamps()
         stream_selected(self._opened, self._settings, stored_names, pass_on)
-        self._check_unchanged()
+        self._check_stamps()
 
-    def _check_unchanged(self) -> None:
+    def _check_stamps(self) -> None:
         if self._opened.stamps() != self._stamps:
             raise table_changed(self._where)
 

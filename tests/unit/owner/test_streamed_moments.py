@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -257,6 +258,37 @@ def test_a_table_that_changed_is_not_read_again(tmp_path, feature_map, table_mak
         unnoticed.rows._stamps = unnoticed.rows._opened.stamps()
         with pytest.raises(InputError, match="has changed since"):
             getattr(unnoticed.table, what)(feature_map)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("what", ["moments", "shard"])
+def test_a_database_that_changed_is_not_read_again(tmp_path, feature_map, table_maker, kind, what):
+    """Its budget is of the records that were there at the start; of a file the time tells."""
+    library = pytest.importorskip("sqlite3" if kind == "sqlite" else "duckdb")
+    path, table = tmp_path / f"t.{kind}", table_maker(40, seed=5)
+
+    def run(*statements: str) -> None:
+        with closing(library.connect(str(path))) as db:
+            for statement in statements:
+                db.execute(statement)
+            db.commit()
+
+    rows = ", ".join(str(tuple(row)) for row in table.to_numpy(dtype=float).tolist())
+    names = ", ".join(f'"{name}" double' for name in table.columns)
+    run(f"create table t ({names})", f"insert into t values {rows}", "create table other (a int)")
+    served = serve(tmp_path, feature_map, path=path.name, query="select * from t")
+    make = getattr(served.table, what)
+    run("insert into other values (1)")
+    text = feature_map.to_json()
+    *maps, other = (FeatureMap.from_json(text.replace("public.parquet", word)) for word in "abc")
+    # At once, as learners may enrol.
+    with ThreadPoolExecutor(2) as pool:
+        assert [made.num_features for made in pool.map(make, maps)] == [
+            feature_map.num_features
+        ] * 2
+    run("update t set y = y + 1 where y = (select min(y) from t)")
+    with pytest.raises(InputError, match="has changed since this owner started; start it again"):
+        make(other)
 
 
 def test_memory_is_a_batch_whatever_the_table(tmp_path, feature_map, table_maker, monkeypatch):
