@@ -44,6 +44,13 @@ _POSTGRES = re.compile(
     rf"(?:/(?:[^@/? %]|{_SIGN})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?",
     re.ASCII,
 )
+# How PostgreSQL begins of a query that would write, or of a table that this user may not read.
+_NOT_ALLOWED = ("cannot execute ", "permission denied ")
+# No cell stands in a sentence: a log of it may be read by others.
+_FAILING_CELL = (
+    "the query fails for a cell, which is not shown here; let it make a gap of what it cannot "
+    "convert, as try_cast does in DuckDB"
+)
 _SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 
@@ -349,6 +356,21 @@ def reading(read: Callable[[], T], title: str) -> T:
                 f"{title}: cannot be read now: {why}; see that it is there and free, and type the "
                 "same command again"
             ) from None
+        if _may_quote_a_cell(error):
+            raise InputError(f"{title}: cannot be read as a table: {_FAILING_CELL}") from None
         raise InputError(
             f"{title}: cannot be read as a table: {why}; correct that, or give another table"
         ) from None
+
+
+def _may_quote_a_cell(error: Exception) -> bool:
+    """Whether a database tells of a query that failed as it ran, so of what a cell holds.
+
+    What is wrong with a query itself it tells before: by the kind of DuckDB's error, and by the
+    step that ADBC names. Only that it may not be run is told later.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    of_cells = not kinds.isdisjoint({"DataError", "InvalidInputException"})
+    _, is_running, told = str(error).partition("[libpq] Execution error")
+    is_allowed = not told.partition("ERROR:  ")[2].startswith(_NOT_ALLOWED)
+    return of_cells or (bool(is_running) and is_allowed)

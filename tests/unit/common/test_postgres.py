@@ -226,8 +226,21 @@ def test_no_cell_says_that_its_server_is_away(table, cell):
     """An owner is started again where its server is away, and not where a cell is no number."""
     table("create table cells (n integer, v text)")
     table(f"insert into cells values (1, '{cell}')")
-    with pytest.raises(InputError, match="invalid input syntax"):
+    with pytest.raises(InputError, match="fails for a cell, which is not shown") as refused:
         cells("v::integer as v")
+    assert cell not in str(refused.value)
+
+
+def test_a_sentence_of_postgresql_quotes_no_cell(table):
+    table("create table cells (n integer, v text)")
+    table("insert into cells values (1, 'secret')")
+    for said in ("v::float8", "v::json", "to_date(v, 'YYYY')", "v::regclass"):
+        with pytest.raises(InputError, match="fails for a cell") as refused:
+            cells(f"{said} as v")
+        assert "secr" not in str(refused.value).lower()
+    # What is wrong with the query itself is said.
+    with pytest.raises(InputError, match='column "w" does not exist'):
+        cells("w")
 
 
 @pytest.mark.parametrize(

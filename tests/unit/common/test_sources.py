@@ -493,8 +493,22 @@ def test_no_cell_says_that_another_program_writes_to_its_database(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(tmp_path / "cells.duckdb") as opened:
         opened.execute("create table cells as select 'IO Error: Could not set lock on file' as v")
-    with pytest.raises(InputError, match="Could not convert string"):
+    with pytest.raises(InputError, match="fails for a cell, which is not shown") as refused:
         read(tmp_path, "cells.duckdb", query="select v::integer as v from cells")
+    assert "Could not" not in str(refused.value)
+
+
+@pytest.mark.parametrize("said", ["v::double", "v::date", "strptime(v, '%Y')", "error(v)"])
+def test_a_sentence_of_duckdb_quotes_no_cell(tmp_path, said):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(tmp_path / "cells.duckdb") as opened:
+        opened.execute("create table cells as select 'secret' as v")
+    with pytest.raises(InputError, match="fails for a cell") as refused:
+        read(tmp_path, "cells.duckdb", query=f"select {said} as v from cells")
+    assert "secret" not in str(refused.value)
+    # What is wrong with the query itself is said.
+    with pytest.raises(InputError, match='column "w" not found'):
+        read(tmp_path, "cells.duckdb", query="select w from cells")
 
 
 def test_an_interval_of_duckdb_says_how_long_it_is(tmp_path):
