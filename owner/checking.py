@@ -6,7 +6,7 @@ It reads the settings, the records, the feature map and the ledger, and writes n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,7 @@ from common.domain import Domain
 from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
-from common.privacy import NoisePlan, exact_sum, in_short, plan_noise
+from common.privacy import NoisePlan, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
@@ -27,10 +27,10 @@ from common.texts import counted, first_few, number_words, printable
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import studies_there
-from owner.ledger_rows import StudyEntry, epsilon_uncounted
+from owner.lifetime import epsilon_left
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
-from owner.policy import ANONYMOUS, OwnerSettings, Policy, check_map, check_policy, check_terms
+from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
 from owner.trial_study import TrialStudy
 
@@ -217,7 +217,7 @@ def dry_run(
     found: dict[str, Any] = {
         "num_records": len(loaded.raw),
         "columns": loaded.table.columns,
-        "epsilon_left": _left(settings.policy, studies),
+        "epsilon_left": epsilon_left(settings.policy, studies),
         "studies": len(studies),
     }
     path = features or (base / settings.features if settings.features else None)
@@ -278,13 +278,6 @@ def _planned(terms: StudyTerms, feature_map: FeatureMap, *, num_records: int) ->
         return plan_noise(terms, feature_map.domain, num_records=num_records)
     except ValueError as error:
         raise RefusedError(str(error)) from None
-
-
-def _left(policy: Policy, studies: Sequence[StudyEntry]) -> Fraction:
-    """What no study holds of the lifetime budget."""
-    held = exact_sum(entry.epsilon_held for entry in studies)
-    held += epsilon_uncounted(studies, kappa=policy.kappa)
-    return max(policy.epsilon_lifetime - held, Fraction(0))
 
 
 def _public_records(path: Path | None, feature_map: FeatureMap) -> Records | None:

@@ -26,7 +26,7 @@ from owner.ledger_reading import (
     read_studies,
     verify_ledger,
 )
-from owner.ledger_rows import StudyEntry, in_words
+from owner.ledger_rows import StudyEntry, epsilon_uncounted, in_words
 from owner.ledger_tables import charges_of
 
 __all__ = ["ledger"]
@@ -84,11 +84,17 @@ def show(path: Path, settings: Path | None) -> None:
     spent = exact_sum(entry.epsilon_spent for entry in studies)
     of, left = "", ""
     if settings is not None:
-        from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
+        from owner.lifetime import epsilon_left  # noqa: PLC0415 (keeps --help quick)
+        from owner.policy import OwnerSettings  # noqa: PLC0415
 
-        lifetime = load_settings(OwnerSettings, settings).policy.epsilon_lifetime
-        of = f" of {_decimal(lifetime)}"
-        left = f"; {_decimal(max(lifetime - held, Fraction(0)))} is left"
+        policy = load_settings(OwnerSettings, settings).policy
+        of = f" of {_decimal(policy.epsilon_lifetime)}"
+        left = f"; {_decimal(epsilon_left(policy, studies))} is left"
+        more = epsilon_uncounted(studies, kappa=policy.kappa)
+        if more:
+            left += (
+                f", since kappa = {policy.kappa} adds {_decimal(more, up=True)} to what was spent"
+            )
     click.echo(
         f"{_decimal(held, up=True)} of the lifetime budget{of} is spent or reserved: "
         f"{_decimal(spent, up=True)} spent, {_decimal(held - spent)} left to open studies{left}"

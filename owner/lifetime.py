@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from common.errors import BudgetSpentError
+from common.privacy import exact_sum
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.policy import Policy
 
-__all__ = ["Lifetime"]
+__all__ = ["Lifetime", "epsilon_left"]
+
+
+def epsilon_left(policy: Policy, studies: Sequence[StudyEntry]) -> Fraction:
+    """What a policy lets the records spend that no study of a ledger holds, at least 0.
+
+    Args:
+      policy: The owner's policy.
+      studies: All studies of the ledger.
+    """
+    held = exact_sum(entry.epsilon_held for entry in studies)
+    held += epsilon_uncounted(studies, kappa=policy.kappa)
+    return max(policy.epsilon_lifetime - held, Fraction(0))
 
 
 class Lifetime:

@@ -39,6 +39,7 @@ from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan
 from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
+from common.terms import Query
 from common.texts import counted
 from learner.network.connections import load_token
 from learner.planning.split import ROUNDS
@@ -638,6 +639,23 @@ def test_a_ledger_fits_80_columns_and_says_what_is_left(owner_folder, make_terms
         "2.5 of the lifetime budget of 10 is spent or reserved: 0 spent, 2.5 left to open studies; "
         "7.5 is left"
     ) in said.stdout
+
+
+def test_a_ledger_says_as_much_is_left_as_its_owner_does(owner_folder, make_terms):
+    """What was spent before kappa was raised counts that many times more."""
+    settings = owner_folder()
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    running.owner.enroll(make_terms(epsilon=Fraction(2)), learner="anonymous")
+    query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
+    running.owner.answer(query, learner="anonymous")
+    running.owner.close("study-1", learner="anonymous")
+    running.drain(grace=0.1)
+    with_kappa = settings.read_text().replace("[policy]", "[policy]\nkappa = 3")
+    settings.write_text(with_kappa)
+    ledger = settings.parent / "ledger.sqlite"
+    said = owner_command("ledger", "show", ledger, "--settings", settings)
+    assert said.stdout.endswith("; 9.4 is left, since kappa = 3 adds 0.4 to what was spent\n")
+    assert "9.4 of the lifetime epsilon 10 is left" in owner_command("check", settings).stdout
 
 
 def test_check_shows_the_columns_to_the_officer_and_refuses_those_that_do_not_fit(
