@@ -59,8 +59,11 @@ def attached(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["36,Bronx,7\n41,Kings,8\n", "a,a,y\n1,2,3\n", "F,Bronx\nF,Bronx\nM,Bronx\nF,Kings\n"]
 )
-def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(settings, typed, text):
-    path = settings(text, columns=text.splitlines()[0].split(","))
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
+    settings, typed, text, cache
+):
+    path = settings(text, columns=text.splitlines()[0].split(","), cache=cache)
     for command in (opened, attached):
         with pytest.raises(InputError, match="the first line looks like a record"):
             command(path)
@@ -107,12 +110,18 @@ def test_describe_tells_only_columns_that_are_named(owner_folder, table_maker, s
     running.drain(grace=0.1)
 
 
-def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(settings, make_terms):
+@pytest.mark.parametrize("in_words", [False, True])
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
+    settings, make_terms, in_words, cache
+):
+    """Also where the owner's own unit of it is known, so that it is read and held."""
     names = ["column-1", "column-2", "y"]
     said = []
     for extra in ("column-0", "column-9"):
         header = ",".join([*names, extra])
-        path = settings(f"{header}\n1,2,3,4\n5,6,7,8\n", columns=names)
+        words = {"units": {extra: 2.0}} if in_words else {}
+        path = settings(f"{header}\n1,2,3,4\n5,6,7,8\n", columns=names, cache=cache, **words)
         running = start_owner(path, listen=None, insecure_noise_seed=None)
         with pytest.raises(PolicyError, match="no column 'column-0' for studies") as refused:
             running.owner.enroll(make_terms(), learner="anonymous")
@@ -155,6 +164,23 @@ def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
     path.write_text(path.read_text().replace('features = "features.json"', ""))
     with pytest.raises(InputError, match="missing_target needs the owner's own feature map"):
         loaded(path)
+
+
+def test_a_map_that_leaves_out_other_records_has_another_ledger(owner_folder, table_maker):
+    """As many records, and of the same table."""
+    table = table_maker(50, seed=3)
+    table.loc[1, "y"], table.loc[7, "y"] = 999.0, 888.0
+    path = pinned(owner_folder, table, missing_target="drop")
+    own = load_feature_map(path.parent / "features.json")
+    prints = []
+    for code in ("999", "888"):
+        target = own.target.model_copy(update={"missing": (code,)})
+        text = own.model_copy(update={"target": target}).to_json()
+        (path.parent / "features.json").write_text(text)
+        left = loaded(path)
+        assert left.table.num_records == 49
+        prints.append(left.fingerprint)
+    assert prints[0] != prints[1]
 
 
 def test_the_ledger_of_a_table_that_is_read_otherwise_says_which_settings_it_needs(
