@@ -112,8 +112,10 @@ def test_describe_tells_only_columns_that_are_named(owner_folder, table_maker, s
 
 @pytest.mark.parametrize("in_words", [False, True])
 @pytest.mark.parametrize("cache", [False, True])
+# Of moments alone, and of records.
+@pytest.mark.parametrize("clip", [None, 1.0])
 def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
-    settings, make_terms, in_words, cache
+    settings, make_terms, in_words, cache, clip
 ):
     """Also where the owner's own unit of it is known, so that it is read and held."""
     names = ["column-1", "column-2", "y"]
@@ -124,7 +126,7 @@ def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
         path = settings(f"{header}\n1,2,3,4\n5,6,7,8\n", columns=names, cache=cache, **words)
         running = start_owner(path, listen=None, insecure_noise_seed=None)
         with pytest.raises(PolicyError, match="no column 'column-0' for studies") as refused:
-            running.owner.enroll(make_terms(), learner="anonymous")
+            running.owner.enroll(make_terms(clip=clip), learner="anonymous")
         said.append((str(refused.value), running.owner.epsilon_held()))
         running.drain(grace=0.1)
         (path.parent / "ledger.sqlite").unlink()

@@ -24,8 +24,8 @@ from common.config import check_settings
 from common.errors import InputError, PolicyError
 from common.features import FeatureMap
 from common.terms import Query
+from owner import raw_rows, sums
 from owner import shard as shard_module
-from owner import sums
 from owner.core import EXACT, exact_answer
 from owner.loading import Served, load_to_serve
 from owner.open_study import StudyMaker
@@ -289,6 +289,30 @@ def test_a_database_that_changed_is_not_read_again(tmp_path, feature_map, table_
     run("update t set y = y + 1 where y = (select min(y) from t)")
     with pytest.raises(InputError, match="has changed since this owner started; start it again"):
         make(other)
+
+
+def test_a_database_is_read_in_the_state_that_was_looked_at(
+    tmp_path, feature_map, table_maker, monkeypatch
+):
+    """Somebody writes to it in between."""
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        # Who reads keeps nobody from writing.
+        db.execute("pragma journal_mode = wal")
+        table_maker(40, seed=5).to_sql("t", db, index=False)
+    served = serve(tmp_path, feature_map, path=path.name, query="select * from t")
+    before = served.table.moments(feature_map)
+    stream_selected = raw_rows.stream_selected
+
+    def written_to(*given: Any) -> int:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("update t set y = y + 1")
+        return stream_selected(*given)
+
+    monkeypatch.setattr(raw_rows, "stream_selected", written_to)
+    other = FeatureMap.from_json(feature_map.to_json().replace("public.parquet", "other"))
+    after = served.table.moments(other)
+    np.testing.assert_array_equal(after.cross, before.cross)
 
 
 def test_memory_is_a_batch_whatever_the_table(tmp_path, feature_map, table_maker, monkeypatch):
