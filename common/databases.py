@@ -34,6 +34,7 @@ from common.errors import InputError
 from common.extras import needing_extras
 from common.files import private_folder
 from common.pushdown import clause, sqlite_clause
+from common.sqlite_files import open_sqlite
 
 __all__ = [
     "Column",
@@ -241,7 +242,7 @@ class SqliteFile(DatabaseFile):
     """A SQLite file."""
 
     def _open(self) -> sqlite3.Connection:
-        opened = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True)
+        opened = open_sqlite(f"file:{quote(str(self._path))}?mode=ro", uri=True)
         # One text that is no UTF-8 must not end the reading of all.
         opened.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         return opened
@@ -310,8 +311,7 @@ def is_busy(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    # DuckDB has one class for all that its files may be, and no code; a cell may be quoted in what
-    # it says of one, but never at its beginning.
+    # DuckDB has one class for all of them, and no code; a cell is never quoted at the beginning.
     is_its_own = type(error).__module__.endswith("duckdb")
     return is_its_own and str(error).startswith("IO Error: Could not set lock")
 

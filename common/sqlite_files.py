@@ -56,7 +56,9 @@ def open_sqlite(
 ) -> sqlite3.Connection:
     """A connection, without transactions of its own, that reads and writes no larger row than ours.
 
-    A value takes memory several times over; a larger one raises a ``sqlite3.DataError`` instead.
+    A value takes memory several times over; a larger one raises a ``sqlite3.DataError`` instead. A
+    view of a few bytes may have very many of a gigabyte: sorting them fills the disk, and SQLite
+    sees no signal before its next cell.
 
     Args:
       path: The database.

@@ -468,6 +468,14 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     assert (tmp_path / database).read_bytes() == before
 
 
+def test_a_small_database_makes_no_cell_that_fills_the_disk(tmp_path):
+    opened = sqlite3.connect(tmp_path / "t.sqlite")
+    opened.execute("create view loans as select 1 as rate, zeroblob(900000000) as note")
+    opened.close()
+    with pytest.raises(InputError, match="cannot be read as a table: string or blob too big"):
+        read(tmp_path, "t.sqlite", query="select * from loans")
+
+
 def test_a_database_that_others_write_to_may_be_read_later(tmp_path, database):
     if database.endswith("duckdb"):
         writer = "import duckdb, sys; opened = duckdb.connect(sys.argv[1]); "
