@@ -33,6 +33,7 @@ from common.extras import needing_extras
 from common.files import NO_ROOM
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
+from common.open_files import allow_open_files
 from common.places import check_typed
 from common.stopping import (
     UNREAD_STATUS,
@@ -308,6 +309,7 @@ def run_command(command: click.Command, name: str) -> None:
     atexit.register(_leave_garbage)
     told = told_to_end()
     try:
+        allow_open_files()
         with needing_extras("this command"):
             command(prog_name=name)
     except CoprivError as error:

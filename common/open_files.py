@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import resource
 
+from common.errors import InputError
+
 __all__ = ["allow_open_files", "used_up"]
+
+# With fewer gRPC's threads end the process by a signal, and tables and ledgers cannot be opened.
+FEWEST = 64
 
 
 def allow_open_files() -> None:
@@ -13,12 +18,20 @@ def allow_open_files() -> None:
 
     A shell gives a process fewer than it may have, and gRPC ends a process that has no more.
 
+    Raises:
+      InputError: The system lets us open too few for any command.
+
     >>> allow_open_files()
     >>> soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     >>> soft == hard
     True
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < FEWEST:
+        raise InputError(
+            f"a process may open {hard} files and connections here, and {FEWEST} are needed; "
+            "raise that (ulimit -n, LimitNOFILE=)"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

@@ -1,0 +1,36 @@
+"""A process that may open too few files says so, whatever it was to do."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+MAIN = "import sys; from {0}.cli import main; sys.argv = sys.argv[1:]; main()"
+TYPED = (
+    ("owner", "copriv-owner", "serve", "owner.toml"),
+    ("owner", "copriv-owner", "ledger", "show", "ledger.sqlite"),
+    ("learner", "copriv", "train", "study.toml"),
+)
+
+
+# With 20 gRPC ended an owner by SIGSEGV; with 12 its ledger was said to be unwritable.
+@pytest.mark.parametrize("most", [20, 63])
+@pytest.mark.parametrize("typed", TYPED, ids=lambda typed: " ".join(typed[1:3]))
+def test_a_process_that_may_open_too_few_files_ends_in_a_sentence_that_says_so(
+    typed, most, tmp_path
+):
+    module, *arguments = typed
+    ended = subprocess.run(
+        [sys.executable, "-c", MAIN.format(module), *arguments],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"a process may open {most} files and connections here, and 64 are" in ended.stderr
+    assert ended.stderr.count("\n") == 1
