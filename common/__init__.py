@@ -17,6 +17,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # gRPC. It looks when it is first used.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+# gRPC's own resolver misses an address of /etc/hosts that stands there for another name, too, and
+# knows no source of names but that file and DNS: hosts that every other program reached were not.
+# It looks when it is first used.
+os.environ.setdefault("GRPC_DNS_RESOLVER", "native")
+
 # Arrow's own allocator asks for huge pages, which the system clears whole when they are first
 # touched: of a table that is read once that is most of the work, and memory that nobody uses.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
