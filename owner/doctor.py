@@ -21,6 +21,7 @@ from common.machine import (
     mode_finding,
     port_finding,
     proxy_findings,
+    reading_finding,
 )
 from common.tables import open_source
 from common.texts import counted
@@ -153,7 +154,7 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
         source = open_source(settings.data, base=base)
         if stays_far(settings.data, source):
             kept = f"records stay where they are, shards are kept in {settings.ledger.path}.shards"
-            yield passes("memory", kept)
+            yield reading_finding(kept)
             yield unchecked("records", "they are read where they are when the owner serves")
             return
         held = len(named_columns(settings, pinned)) or len(source.names)

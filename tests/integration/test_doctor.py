@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tomli_w
 
+import common.machine
 from common.config import load_settings
 from common.features import FeatureMap
 from common.proxies import EXCEPTIONS, PROXIES
@@ -91,6 +92,17 @@ def test_a_sound_owner_passes_and_the_certificate_is_told(doctor, owner_folder, 
     assert "200 records, and every column fits the feature map" in said.out
     assert "mode 600" in said.out
     assert "ledger.sqlite: made at the first start" in said.out
+
+
+@pytest.mark.parametrize(("left", "state"), [(2**30, "pass"), (400 * 2**20, "not checked")])
+def test_a_table_that_is_not_held_passes_only_where_memory_is_left_to_read_it(
+    doctor, owner_folder, monkeypatch, left, state
+):
+    monkeypatch.setattr(common.machine, "available_bytes", lambda: left)
+    said = doctor("copriv-owner", with_setting(owner_folder(), "[data]", "[data]\ncache = true"))
+    assert said.status == 0, said
+    assert f"memory {state} records stay where they are" in said.out
+    assert ("400 MiB are left, and only 1,024 are surely enough" in said.out) == (left < 2**30)
 
 
 def test_a_ca_that_ends_before_the_certificate_is_told_of(doctor, owner_folder, tmp_path):
