@@ -8,6 +8,12 @@ Of records that are all right every draw is alike, so the interval of a share th
 exact one of Clopper and Pearson (1934), and that of two models' difference is by Agresti and Min
 (2005), who add half a record to each cell of which model is right.
 
+Draws of an AUC are too much alike, too, where a class has few records or is told apart nearly
+without a mistake: of one positive record every draw has the same. Its interval is of the variance
+of DeLong, DeLong and Clarke-Pearson (1988), with two records that are ranked above all others and
+two below added to each class, as Agresti and Coull (1998) do for a share. The middle is the rarer
+class's.
+
 The calibration error is a sum of absolute values, which any draw makes larger: its draws lie above
 it. Its interval is as far to either side, 0 at least, as the draws' bins move altogether.
 """
@@ -88,7 +94,7 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
     threshold = 0.5 if kind == "probability" else 0.0
     positive = targets > 0
     right = ((outputs > threshold) == positive).astype(np.float64)
-    found: dict[str, Measure] = {"auc": _auc(outputs, positive), "accuracy": _Share(right)}
+    found: dict[str, Measure] = {"auc": _Auc(outputs, positive), "accuracy": _Share(right)}
     if kind == "probability":
         likelihood = np.where(positive, outputs, 1.0 - outputs)
         found["log_loss"] = _mean(-np.log(np.maximum(likelihood, 1e-15)))
@@ -101,9 +107,10 @@ def how_made(named: Collection[str]) -> str:
     """How the intervals of some measures are made, in words.
 
     >>> how_made(["auc", "accuracy"])
-    'percentile bootstrap over records, 200 draws, 95%; of accuracy exact'
+    'percentile bootstrap over records, 200 draws, 95%; of accuracy exact; of AUC by its variance'
     """
-    return f"{METHOD}; of accuracy exact" if "accuracy" in named else METHOD
+    others = {"accuracy": "of accuracy exact", "auc": "of AUC by its variance"}
+    return "; ".join([METHOD, *(words for name, words in others.items() if name in named)])
 
 
 def of_guessing(targets: Vector, kind: str) -> dict[str, float]:
@@ -161,24 +168,68 @@ def _mean(values: Vector) -> Measure:
     return lambda weights: float(np.average(values, weights=weights))
 
 
-def _auc(outputs: Vector, positive: Flags) -> Measure:
-    """Chance that a positive record is ranked above a negative one; equal ones count half."""
-    order = np.argsort(outputs, kind="stable")
-    ranked = outputs[order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    is_positive = positive[order]
+class _Auc:
+    """Chance that a positive record is ranked above a negative one; equal ones count half.
 
-    def auc(weights: Vector) -> float:
-        its = weights[order]
-        ones = np.add.reduceat(np.where(is_positive, its, 0.0), starts)
-        zeros = np.add.reduceat(np.where(is_positive, 0.0, its), starts)
+    Args:
+      outputs: What records are ranked by, shape (n,).
+      positive: Which are of the positive class, shape (n,).
+    """
+
+    def __init__(self, outputs: Vector, positive: Flags) -> None:
+        self._order = np.argsort(outputs, kind="stable")
+        ranked = outputs[self._order]
+        self._starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+        self._positive = positive[self._order]
+
+    def __call__(self, weights: Vector) -> float:
+        """The AUC of weighted records."""
+        ones, zeros = self._by_rank(weights)
         pairs = ones.sum() * zeros.sum()
         if not pairs > 0:
             return math.nan
-        below = np.cumsum(zeros) - zeros
-        return float(np.sum(ones * (below + 0.5 * zeros)) / pairs)
+        return float(np.sum(ones * _before(zeros)) / pairs)
 
-    return auc
+    def estimate(self) -> Estimate:
+        """The AUC with its interval; None of one class alone."""
+        whole = np.ones(len(self._order))
+        value = self(whole)
+        if not math.isfinite(value):
+            return Estimate(value=None)
+        ones, zeros = self._by_rank(whole)
+        of_ones = _with_four(_before(zeros) / zeros.sum(), ones)
+        of_zeros = _with_four(1.0 - _before(ones) / ones.sum(), zeros)
+        middle = (of_ones if ones.sum() <= zeros.sum() else of_zeros)[0]
+        reach = DEVIATIONS * math.sqrt(of_ones[1] + of_zeros[1])
+        return Estimate(
+            value=value,
+            low=max(0.0, min(middle - reach, value)),
+            high=min(1.0, max(middle + reach, value)),
+        )
+
+    def _by_rank(self, weights: Vector) -> tuple[Vector, Vector]:
+        """The weight of the positive and of the negative records at each rank."""
+        its = weights[self._order]
+        ones = np.add.reduceat(np.where(self._positive, its, 0.0), self._starts)
+        zeros = np.add.reduceat(np.where(self._positive, 0.0, its), self._starts)
+        return ones, zeros
+
+
+def _before(weights: Vector) -> Vector:
+    """The weight of what is ranked below each rank, and half of what is at it."""
+    return np.cumsum(weights) - 0.5 * weights
+
+
+def _with_four(shares: Vector, counts: Vector) -> tuple[float, float]:
+    """Mean of a class's shares, each between 0 and 1, and its variance, with two 0 and two 1 more.
+
+    Args:
+      shares: Of the other class, how much each of its records is ranked rightly against.
+      counts: How many records have that share.
+    """
+    shares, counts = np.r_[shares, 0.0, 1.0], np.r_[counts, 2.0, 2.0]
+    mean = float(np.average(shares, weights=counts))
+    return mean, float(np.average((shares - mean) ** 2, weights=counts) / counts.sum())
 
 
 def _places(outputs: Vector) -> Labels:
@@ -274,8 +325,8 @@ def estimates(
       rng: Where the draws come from.
     """
     whole = np.ones(num_records)
-    exact = {name: own.estimate() for name, own in named.items() if isinstance(own, _Share)}
-    others = {name: own for name, own in named.items() if name not in exact}
+    known = {name: own.estimate() for name, own in named.items() if isinstance(own, _Share | _Auc)}
+    others = {name: own for name, own in named.items() if name not in known}
     folded = {n: own for n, own in others.items() if isinstance(own, _CalibrationError)}
     draws = {**others, **{name: own.moved for name, own in folded.items()}}
     drawn: dict[str, list[float]] = {name: [] for name in others}
@@ -287,7 +338,7 @@ def estimates(
         name: (_around if name in folded else _estimate)(measure(whole), np.array(drawn[name]))
         for name, measure in others.items()
     }
-    found = exact | drawn_ends
+    found = known | drawn_ends
     return {name: found[name] for name in named}
 
 

@@ -68,7 +68,7 @@ def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
 
     TABLE has the target; errors are in the target's own units. Also shows the model of the public
     records alone, which is free, and what clamping to the public bounds costs by itself. Intervals
-    are 95 %, by bootstrap.
+    are 95 %; a line below the table says how they are made.
 
     Example: copriv evaluate runs/spring --data stays.csv
     """

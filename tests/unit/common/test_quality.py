@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn import metrics
 
 from common.quality import calibration, difference, estimates, measures
@@ -121,6 +122,44 @@ def test_the_interval_of_a_share_holds_it_also_where_hardly_a_record_is_wrong(co
         assert accuracy.low < accuracy.high
         held += accuracy.low <= right <= accuracy.high
     assert held >= 0.95 * trials - 3 * (trials * 0.95 * 0.05) ** 0.5
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("true", [0.7, 0.9, 0.99])
+@pytest.mark.parametrize(("ones", "zeros"), [(2, 200), (5, 200), (20, 200), (30, 30), (200, 8)])
+def test_the_interval_of_an_auc_covers_the_truth_where_a_class_is_small_or_hardly_ever_wrong(
+    ones, zeros, true, spread
+):
+    rng = np.random.default_rng(7)
+    classes = np.r_[np.ones(ones), -np.ones(zeros)]
+    shift = norm.ppf(true) * (1.0 + spread**2) ** 0.5
+    held, trials = 0, 200
+    for _ in range(trials):
+        outputs = np.r_[rng.normal(shift, spread, ones), rng.normal(size=zeros)]
+        of = {"auc": measures(outputs, classes, kind="score")["auc"]}
+        auc = estimates(of, len(classes), rng=rng)["auc"]
+        assert 0 <= auc.low <= auc.value <= auc.high <= 1
+        held += auc.low <= true <= auc.high
+    assert held >= 0.95 * trials - 3 * (trials * 0.95 * 0.05) ** 0.5
+
+
+def test_the_interval_of_an_auc_of_many_records_is_no_longer_than_that_of_draws():
+    rng = np.random.default_rng(8)
+    classes = np.where(rng.random(2000) < 0.3, 1.0, -1.0)
+    of = measures(classes + rng.normal(size=2000), classes, kind="score")["auc"]
+    found = estimates({"auc": of}, 2000, rng=rng)["auc"]
+    drawn = estimates({"auc": of.__call__}, 2000, rng=rng)["auc"]
+    assert found.high - found.low == pytest.approx(drawn.high - drawn.low, rel=0.2)
+
+
+def test_an_auc_without_a_mistake_is_no_certain_one():
+    classes = np.r_[np.ones(10), -np.ones(90)]
+    for sign, end in ((1, "low"), (-1, "high")):
+        of = {"auc": measures(sign * classes, classes, kind="score")["auc"]}
+        auc = estimates(of, 100, rng=np.random.default_rng(1))["auc"]
+        assert auc.value == (sign + 1) / 2
+        # All of ten pairs without a common record are right with a chance of 2.5 % at most.
+        assert abs(getattr(auc, end) - auc.value) >= 1.0 - 0.025 ** (1 / 10)
 
 
 def test_four_records_of_which_one_model_alone_is_right_do_not_decide():
