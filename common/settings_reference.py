@@ -14,7 +14,7 @@ from common.config import Settings
 from common.errors import InputError
 from common.setting_errors import as_toml
 from common.setting_keys import Key, keys_of
-from common.suggestions import did_you_mean
+from common.suggestions import did_you_mean, nearest
 
 __all__ = [
     "default_of",
@@ -78,9 +78,7 @@ def explained(kind: type[Settings], path: str) -> str:
     """
     keys = {key.path: key for key in keys_of(kind)}
     if path not in keys:
-        inside = [key.path for key in keys_of(kind) if key.name == path]
-        near = f"; did you mean {inside[0]!r}?" if inside else did_you_mean(path, keys)
-        raise InputError(f"{path}: {kind.FILE} has no such key{near or '; give one of the list'}")
+        raise InputError(f"{path}: {kind.FILE} has no such key{_meant(path, keys)}")
     key = keys[path]
     lines = [f"{path}: {meaning_of(key)}"]
     if key.section is None:
@@ -92,6 +90,16 @@ def explained(kind: type[Settings], path: str) -> str:
         if one.path.rpartition(".")[0] == path
     ]
     return "\n".join(lines)
+
+
+def _meant(path: str, keys: dict[str, Key]) -> str:
+    """The key that was probably meant, with its table or without, or where all are listed."""
+    # Of keys with the same name the first is told.
+    by_name = {key.name: key.path for key in reversed(keys.values())}
+    near = did_you_mean(path, keys) if path not in by_name else ""
+    named = by_name.get(nearest(path, by_name) or "")
+    by_its_name = f"; did you mean {named!r}?" if named else ""
+    return near or by_its_name or "; the same command without a key lists all"
 
 
 def reference(kind: type[Settings]) -> str:
