@@ -32,6 +32,7 @@ from owner.ledger_tables import charges_of
 __all__ = ["ledger"]
 
 SHOWN_DIGITS = 4
+NONE_OPEN = "none is open, so there is nothing to close; copriv-owner ledger show lists all"
 
 
 @click.group()
@@ -183,10 +184,8 @@ def close_study(path: Path, study: str) -> None:
     found = {entry.study_id: entry for entry in entries}
     if study not in found:
         names = [entry.study_id for entry in entries if not entry.account.closed]
-        raise InputError(
-            f"{path}: no study {study!r} was enrolled; give one of the open ones: "
-            f"{', '.join(names) or 'none'}"
-        )
+        give = f"give one of the open ones: {', '.join(names)}" if names else NONE_OPEN
+        raise InputError(f"{path}: no study {study!r} was enrolled; {give}")
     before = found[study]
     if before.account.closed:
         click.echo(f"{study}: was closed at {before.closed}; {in_words(before)}")

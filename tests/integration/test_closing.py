@@ -180,6 +180,8 @@ def test_the_officer_closes_a_study_whose_learner_does_not(
     assert "0 of 10 responses spent epsilon 0, 1 is back" in closed.stdout
     again = typed("copriv-owner", "ledger", "close", ledger, "study-1")
     assert (again.returncode, "was closed at" in again.stdout) == (0, True)
+    unknown = typed("copriv-owner", "ledger", "close", ledger, "study-9")
+    assert (unknown.returncode, "none is open, so there is nothing" in unknown.stderr) == (2, True)
     _, (entry,) = read_studies(ledger)
     assert entry.epsilon_held == 0
     assert verify_ledger(ledger) == []
