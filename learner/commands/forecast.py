@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from common.config import check_settings
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap
 from common.files import real_path
 from common.small_files import read_own
@@ -37,6 +38,7 @@ from learner.planning.decision import Decision
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
+from learner.planning.ways import WAYS, ways_of
 from learner.results.forecast_page import write_forecast_page
 from learner.results.forecast_text import print_verdict
 from learner.results.progress import progress
@@ -90,7 +92,9 @@ def run_forecast(
                 num_records=candidate.num_records,
                 seed=candidate.ground.seed,
             )
-        points = points_of(questions(candidate, compare=compare, curves=curves, base=decision))
+        wanted = questions(candidate, compare=compare, curves=curves, base=decision)
+        _say_what_is_left_out(candidate, compare, wanted)
+        points = points_of(wanted)
         with progress(console, "forecast", total=len(points)) as advance:
             sweep = run_sweep(
                 ask_together,
@@ -110,6 +114,30 @@ def run_forecast(
 def _say_what_takes_long(console: Console, records: int, owners: int) -> None:
     public, sites = counted(records, "public record"), counted(owners, "owner")
     console.print(f"deciding from {public} how {sites} would learn", highlight=False)
+
+
+def _say_what_is_left_out(
+    candidate: Candidate, compare: Sequence[str], asked: Container[str]
+) -> None:
+    """Why ways that were named are not compared.
+
+    Whoever names all of them, as the default does, means those that are possible.
+
+    Warns:
+      DoubtWarning: A way that was named is left out.
+    """
+    if set(WAYS) <= set(compare):
+        return
+    possible = [] if candidate.settings.groups else ways_of(candidate.settings)
+    for name in compare:
+        if f"by-{name}" in asked:
+            continue
+        why = (
+            "its forecast is not believed, since the public records have too few of a class"
+            if name in possible
+            else "the study's loss, groups or learner do not allow it"
+        )
+        warnings.warn(f"--compare {name}: left out: {why}", DoubtWarning, stacklevel=2)
 
 
 def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tomllib
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from learner.forecasting.questions import (
 from learner.forecasting.verdict import verdict
 from learner.planning.deciding import decide
 from learner.planning.settings import StudySettings, load_study
+from learner.planning.ways import WAYS
 from learner.results.forecast_text import sentences
 from learner.simulated.sweeps import Workers
 
@@ -83,17 +85,42 @@ def copriv(*arguments):
     return run("copriv", "forecast", *arguments)
 
 
-def forecast_here(path, out, *, public=None):
+def forecast_here(path, out, *, public=None, compare=()):
     """The command without a process of its own."""
     run_forecast(
         candidate_of(load_study(path), base=path.parent, public=public),
         out=out,
-        compare=(),
+        compare=compare,
         curves=False,
         workers=Workers(jobs=1),
         console=Console(file=io.StringIO()),
     )
     return json.loads((out / "forecast.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named", "told"),
+    [
+        ({"model": {"loss": "hinge"}}, ("newton", "ticks"), ["newton", "do not allow it"]),
+        # The default names all, and means those that are possible.
+        ({"model": {"loss": "hinge"}}, (*WAYS,), []),
+        ({"groups": [["alpha", "beta"]]}, ("ticks",), ["ticks", "do not allow it"]),
+    ],
+)
+def test_a_way_that_is_named_and_not_compared_is_told(study, tmp_path, changes, named, told):
+    model = {"theta_max": 2.0} | changes.get("model", {})
+    algorithm = {"name": "asynchronous", "horizon": 50}
+    path = study(**changes | {"model": model, "algorithm": algorithm})
+    table = tomllib.loads(path.read_text())
+    if "loss" in model:
+        table["features"] |= {"target": "region", "positive": "south"}
+        path.write_text(tomli_w.dumps(table))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        forecast_here(path, tmp_path / "out", compare=named)
+    said = " ".join(str(one.message) for one in caught if "--compare" in str(one.message))
+    assert all(word in said for word in told)
+    assert bool(told) == bool(said)
 
 
 def test_a_forecast_tells_who_gains_and_who_harms_and_can_be_resumed(study, tmp_path):
