@@ -290,6 +290,13 @@ def test_a_forecasts_page_says_of_one_more_epsilon_what_its_table_says(pages):
     assert worth[:4] == ["-", "nothing", "nothing", "-0.01"]
 
 
+def test_every_column_of_a_forecasts_owners_is_explained(pages):
+    table = pages["forecast"].read_text().partition("30 owners</caption>")[2]
+    head = table.partition("</thead>")[0]
+    assert re.findall(r'<th scope="col">(.*?)</th>', head)
+    assert not re.findall(r'<th scope="col">(?!<abbr title=")', head)
+
+
 def test_a_card_on_a_phone_says_what_its_name_is(pages):
     assert '<th scope="row" data-head="run">few</th>' in pages["compared"].read_text()
 
