@@ -128,7 +128,7 @@ def _say_what_is_left_out(
     """
     if set(WAYS) <= set(compare):
         return
-    possible = [] if candidate.settings.groups else ways_of(candidate.settings)
+    possible = ways_of(candidate.settings)
     for name in compare:
         if f"by-{name}" in asked:
             continue

@@ -104,7 +104,7 @@ def forecast_here(path, out, *, public=None, compare=()):
         ({"model": {"loss": "hinge"}}, ("newton", "ticks"), ["newton", "do not allow it"]),
         # The default names all, and means those that are possible.
         ({"model": {"loss": "hinge"}}, (*WAYS,), []),
-        ({"groups": [["alpha", "beta"]]}, ("ticks",), ["ticks", "do not allow it"]),
+        ({"groups": [["alpha", "beta"]]}, ("newton",), ["newton", "do not allow it"]),
     ],
 )
 def test_a_way_that_is_named_and_not_compared_is_told(study, tmp_path, changes, named, told):
