@@ -41,9 +41,10 @@ class OwnerVerdict:
     Args:
       name: Its name.
       records: Its n_i.
-      epsilon: Its budget, as the settings give it.
+      epsilon: Its budget, as the settings give it; "inf" of the owner that is the learner.
       relative_fitness_alone: That of its own model, on the union.
-      gains: Whether the common model is expected to be better than that and than the public one.
+      gains: Whether the common model is expected to be better than that and than the public one,
+        and it has the common model.
       one_more_epsilon_is_worth: By how much one more unit lowers expected relative fitness.
       smallest_epsilon_factor: The smallest factor on all budgets at which it gains; None if none.
       relative_fitness_without: What the others are expected to reach without it; None if it was
@@ -195,16 +196,20 @@ def _quality(candidate: Candidate, study: Answer) -> ExpectedQuality | None:
 def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
     """The verdict on one owner."""
     study, entries = answers["study"], candidate.settings.owners
-    psi, alone = study.relative_fitness, study.alone[i]
+    psi, alone, own = study.relative_fitness, study.alone[i], candidate.settings.learner.own
     without = answers.get(f"without-{i}")
+    # A model that stays with the owner that learns it is of no use to the others.
+    has_it, name = own in {None, entries[i].name}, entries[i].name
     return OwnerVerdict(
-        name=entries[i].name,
+        name=name,
         records=candidate.num_records[i],
-        epsilon=str(candidate.settings.promised(entries[i])),
+        epsilon="inf" if own == name else str(candidate.settings.promised(entries[i])),
         relative_fitness_alone=alone,
-        gains=psi < _bar(alone, study.public),
+        gains=has_it and psi < _bar(alone, study.public),
         one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
-        smallest_epsilon_factor=_smallest_epsilon_factor(answers, _bar(alone, study.public)),
+        smallest_epsilon_factor=_smallest_epsilon_factor(answers, _bar(alone, study.public))
+        if has_it
+        else None,
         relative_fitness_without=None if without is None else without.relative_fitness,
         harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
         gain_without=None
@@ -212,7 +217,9 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
         else tuple(
             entry.name
             for j, entry in enumerate(entries)
-            if j != i and without.relative_fitness < _bar(study.alone[j], study.public)
+            if j != i
+            and own in {None, name, entry.name}
+            and without.relative_fitness < _bar(study.alone[j], study.public)
         ),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from common.errors import CoprivError, DoubtWarning, InputError
 from learner.planning.decision import Decision
+from learner.planning.roles import own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, why_taken
 from learner.simulated.cross_validation import CrossValidation
@@ -134,10 +135,12 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
         return
     forecasts = {way: its.relative_fitness for way, its in decision.ways.items()}
     best = min(forecasts, key=lambda way: forecasts[way])
-    problem = _no_better(forecasts[best], decision)
+    problem = _no_better(settings, forecasts[best], decision)
     if problem is not None:
         raise GuardError(f"no way of learning is forecast to beat {problem}")
-    problem = None if decision.forecast is None else _no_better(decision.forecast, decision)
+    problem = (
+        None if decision.forecast is None else _no_better(settings, decision.forecast, decision)
+    )
     if problem is not None:
         warnings.warn(
             f"this study is not forecast to beat {problem}; {best} is forecast at "
@@ -158,13 +161,21 @@ def _why_not(settings: StudySettings, decision: Decision, forecasts: Mapping[str
     return f", which is level with {decision.way}"
 
 
-def _no_better(expected: float, decision: Decision) -> str | None:
+def _no_better(settings: StudySettings, expected: float, decision: Decision) -> str | None:
     """The free model that such a relative fitness does not beat, in words; None if it does."""
     public = decision.public
     if public is not None and not expected < to_beat(public):
         return (
             f"the model of the public records: {expected:.3g} against {public:.3g} in relative "
             "fitness, and that one costs nobody anything"
+        )
+    if settings.learner.own is not None and decision.alone:
+        alone = decision.alone[own_index(settings) or 0]
+        if expected < alone:
+            return None
+        return (
+            f"the own model of {settings.learner.own}, which alone has the common one: "
+            f"{expected:.3g} against {alone:.3g} in relative fitness (0 is the best)"
         )
     better = sum(own <= expected for own in decision.alone)
     if 2 * better > len(decision.alone):

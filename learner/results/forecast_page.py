@@ -13,7 +13,12 @@ from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
-from learner.results.forecast_text import sentences, smallest_words, worth_words
+from learner.results.forecast_text import (
+    epsilon_words,
+    sentences,
+    smallest_words,
+    worth_words,
+)
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
 
@@ -114,7 +119,7 @@ def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
     return [
         owner.name,
         Cell(f"{owner.records:,}", owner.records),
-        owner.epsilon,
+        epsilon_words(owner.epsilon),
         Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
         Cell(f"{verdict.relative_fitness_public:.3g}", verdict.relative_fitness_public),
         Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),

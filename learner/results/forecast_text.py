@@ -16,7 +16,7 @@ from learner.results.quality_words import MEASURES
 from learner.results.report import print_by_name
 from learner.results.verdict_words import gains_in_words
 
-__all__ = ["print_verdict", "sentences", "smallest_words", "worth_words"]
+__all__ = ["epsilon_words", "print_verdict", "sentences", "smallest_words", "worth_words"]
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
@@ -51,7 +51,7 @@ def _owners(verdict: Verdict) -> list[tuple[str, ...]]:
             (
                 owner.name,
                 f"{owner.records:,}",
-                owner.epsilon,
+                epsilon_words(owner.epsilon),
                 f"{owner.relative_fitness_alone:.3g}",
                 f"{verdict.relative_fitness_public:.3g}",
                 f"{verdict.relative_fitness:.3g}",
@@ -61,6 +61,15 @@ def _owners(verdict: Verdict) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def epsilon_words(epsilon: str) -> str:
+    """A budget as it was given; the learner's own shard has none.
+
+    >>> epsilon_words("1/3"), epsilon_words("inf")
+    ('1/3', 'own')
+    """
+    return "own" if epsilon == "inf" else epsilon
 
 
 def worth_words(lower: float, expected: float) -> str:

@@ -17,6 +17,7 @@ from learner.planning.decision import Decision, Expected
 from learner.planning.ground import Ground
 from learner.planning.guard import LEAST_GAIN
 from learner.planning.public_side import PublicSide
+from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS
 from learner.results.forecast_page import write_forecast_page
@@ -70,6 +71,17 @@ def told(candidate: Candidate, at_least: float, above: float) -> Verdict:
     answers |= {f"{kind}-{f:g}": at(f) for f in FACTORS for kind in ("epsilon", "size")}
     answers |= {f"way newton-{f:g}": at(f) for f in WAY_FACTORS}
     return verdict(candidate, answers)
+
+
+def test_only_an_owner_that_has_the_model_can_gain(candidate):
+    learner = LearnerSettings(own="b", shows_model=True)
+    settings = candidate.settings.model_copy(update={"learner": learner})
+    found = told(replace(candidate, settings=settings), GAIN, GAIN)
+    assert [owner.gains for owner in found.owners] == [False, True]
+    assert [owner.epsilon for owner in found.owners] == ["1", "inf"]
+    assert [owner.smallest_epsilon_factor is None for owner in found.owners] == [True, False]
+    assert "gains: 1 owner of 2 gains: b" in sentences(found)
+    assert all(owner.gains for owner in told(candidate, GAIN, GAIN).owners)
 
 
 def test_where_the_guard_refuses_collaboration_does_not_begin_to_pay(candidate):

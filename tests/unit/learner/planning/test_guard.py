@@ -11,7 +11,7 @@ from common.losses import Hinge, Huber, Logistic, Loss, Regulariser, Squared
 from common.terms import Records
 from learner.planning.decision import Decision, Expected
 from learner.planning.guard import GuardError, check_guard, unit_sentence
-from learner.planning.sections import AlgorithmSettings
+from learner.planning.sections import AlgorithmSettings, LearnerSettings, OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.simulated.cross_validation import CrossValidation
 from learner.simulated.problem import Problem
@@ -74,6 +74,15 @@ def test_who_left_the_way_open_is_not_told_to_leave_it_open(way, own, told):
     with pytest.warns(DoubtWarning, match=told) as caught:
         check_guard(GUARDED, decision)
     assert "algorithm.name" not in str(caught[0].message)
+
+
+def test_where_an_owner_is_the_learner_its_own_model_is_what_counts():
+    roles = {"learner": LearnerSettings(own="b", shows_model=True)}
+    settings = GUARDED.model_copy(update=roles | {"owners": [OwnerEntry(name=n) for n in "abc"]})
+    # The others do not get the model.
+    check_guard(settings, decided(own=0.2, alone=(0.1, 0.3, 0.1), ticks=0.2))
+    with pytest.raises(GuardError, match=r"beat the own model of b, which .*: 0.2 against 0.1 in"):
+        check_guard(settings, decided(own=0.2, alone=(0.3, 0.1, 0.3), ticks=0.2))
 
 
 @pytest.mark.parametrize("initiative", ["learner", "owner"])
