@@ -45,10 +45,10 @@ GLOSSARY = {
     "public model": "the best model of the public records, which is free",
     "gains": "whether the common model is better than the owner's own and the public one, on all "
     "records",
-    "without it": "relative fitness, on all records, of the model that the others would make without "
-    "this owner",
-    "one more epsilon": "what one more unit of this owner's epsilon adds to the relative fitness of "
-    "the common model: below 0 it gets better",
+    "without it": "relative fitness, on all records, of the model that the others would make "
+    "without this owner",
+    "one more epsilon": "what one more unit of this owner's epsilon adds to the relative fitness "
+    "of the common model: below 0 it gets better",
     "clip": "the L1 norm that each record's gradient was scaled down to",
     "rho": "the step's constant",
     "tail average": "the result is the mean of the central models over the last half of the ticks",
