@@ -30,6 +30,7 @@ from common.batches import (
     rows_of_frames,
     without_extensions,
 )
+from common.duckdb_session import DuckDbSession
 from common.errors import InputError
 from common.extras import needing_extras
 from common.files import private_folder
@@ -212,7 +213,8 @@ class DuckDbFile(DatabaseFile):
     def _open(self) -> Any:
         # What does not fit the memory would stand beside the table, for all to read.
         config = {**_DUCKDB_SETTINGS, "temp_directory": private_folder()}
-        return library("duckdb").connect(str(self._path), read_only=True, config=config)
+        duckdb = library("duckdb")
+        return DuckDbSession(duckdb.connect(str(self._path), read_only=True, config=config))
 
     def tables(self) -> list[str]:
         """The tables and views in it."""
@@ -223,10 +225,8 @@ class DuckDbFile(DatabaseFile):
     @cached_property
     def _columns(self) -> Sequence[Column]:
         with self._opened() as database:
-            relation = database.sql(self._none)
-            schema = relation.to_arrow_table().schema
-            kinds = zip(schema.names, map(str, relation.types), strict=True)
-        forms = {name: f"{quoted(name)}::text" for name, kind in kinds if kind in _CODED}
+            schema, types = database.columns(self._none)
+        forms = {name: f"{quoted(name)}::text" for name, kind in types.items() if kind in _CODED}
         self._query = in_forms(self._query, schema.names, forms)
         return [Column(at.name, pa.string() if at.name in forms else at.type) for at in schema]
 
@@ -234,8 +234,8 @@ class DuckDbFile(DatabaseFile):
         """The rows that count, with some columns."""
         with self._opened() as database:
             gaps = self._gaps(columns, keep, lambda query: database.execute(query).fetchall()[0])
-            reader = database.sql(self._ordered(columns, keep)).to_arrow_reader(BATCH_ROWS)
-            return rows_of_arrow(tables_of(reader.schema, reader), columns, keep, with_gaps=gaps)
+            tables = tables_of(*database.batches(self._ordered(columns, keep), BATCH_ROWS))
+            return rows_of_arrow(tables, columns, keep, with_gaps=gaps)
 
 
 class SqliteFile(DatabaseFile):

@@ -7,28 +7,23 @@ for in another form by the column's type alone: no cell decides whether a table 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from common.batches import Keep, rows_of_arrow
 from common.databases import Column, Database, in_forms, library, quoted, tables_of
+from common.left_calls import LeftCalls
 
 __all__ = ["Postgres", "is_away"]
 
-T = TypeVar("T")
-
 # A server that is there answers in less.
 CONNECT_SECONDS = 30
-# Between two looks for a signal.
-LOOK_SECONDS = 0.5
 
 # What is said where no connection comes about, by the client library of a server that is not there,
 # and by the server itself where it takes nobody at the moment: no code is told before there is one.
@@ -116,26 +111,27 @@ class _Session:
     """
 
     def __init__(self, uri: str) -> None:
-        self._is_left = False
+        self._calls = LeftCalls()
         # Kept, so that it is not freed under a call that was left.
         self._cursor: Any = None
-        self._connection = self._run(library("adbc_driver_postgresql.dbapi").connect, uri)
+        self._connection = self._calls.run(library("adbc_driver_postgresql.dbapi").connect, uri)
 
     def schema(self, query: str) -> pa.Schema:
         """The columns of a query."""
         with self._asked(query) as cursor:
-            return self._run(cursor.fetch_arrow_table).schema
+            return self._calls.run(cursor.fetch_arrow_table).schema
 
     def row(self, query: str) -> Sequence[int]:
         """The first row of a query; empty where it gives none."""
         with self._asked(query) as cursor:
-            return self._run(cursor.fetchone) or () if cursor.description else ()
+            return self._calls.run(cursor.fetchone) or () if cursor.description else ()
 
     def tables(self, query: str) -> Iterator[pa.Table]:
         """The rows of a query in tables, an empty one first."""
         with self._asked(query) as cursor:
-            reader = self._run(cursor.fetch_record_batch)
-            yield from tables_of(reader.schema, iter(partial(self._run, _next_of, reader), None))
+            run = self._calls.run
+            reader = run(cursor.fetch_record_batch)
+            yield from tables_of(reader.schema, iter(partial(run, _next_of, reader), None))
 
     def close(self) -> None:
         """End it."""
@@ -145,39 +141,13 @@ class _Session:
     def _asked(self, query: str) -> Iterator[Any]:
         self._cursor = cursor = self._connection.cursor()
         try:
-            self._run(cursor.execute, query)
+            self._calls.run(cursor.execute, query)
             yield cursor
         finally:
             self._close(cursor)
 
-    def _run(self, call: Callable[..., T], *arguments: Any) -> T:
-        """What a call of the library returns; the main thread sees signals meanwhile."""
-        if threading.current_thread() is not threading.main_thread():
-            return call(*arguments)
-        future: Future[T] = Future()
-        threading.Thread(target=self._settle, args=(future, call, *arguments), daemon=True).start()
-        try:
-            # A signal just before a lock begins to wait is seen only when that ends.
-            while not future.done():
-                wait([future], timeout=LOOK_SECONDS)
-        except BaseException:
-            # Somebody else uses it still, perhaps for ever.
-            self._is_left = True
-            raise
-        return future.result()
-
-    def _settle(self, future: Future[T], call: Callable[..., T], *arguments: Any) -> None:
-        """Make a call, and say what came of it.
-
-        The thread holds all that the call uses: nothing of it is freed before the call is over.
-        """
-        try:
-            future.set_result(call(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-
     def _close(self, opened: Any) -> None:
-        if not self._is_left:
+        if not self._calls.are_left:
             opened.close()
 
 

@@ -356,6 +356,41 @@ def test_a_query_without_an_end_is_stopped(name, status, side, typed, tmp_path):
     assert not (tmp_path / "made").exists()
 
 
+STOPPED_IN_DUCKDB = """
+import os, signal, threading, duckdb
+from common.command import run_command
+from learner.cli import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+connect = duckdb.connect
+def connected(*given, **more):
+    duckdb.connect = connect
+    threading.Timer(1, os.kill, (os.getpid(), signal.{signal})).start()
+    return connect(*given, **more)
+duckdb.connect = connected
+run_command(cli, "copriv")
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_long_query_of_duckdb_is_stopped(name, status, tmp_path):
+    pytest.importorskip("duckdb").connect(str(tmp_path / "a.duckdb")).close()
+    long = "select count(*) x from range(1000000000) a(i), range(100000) b(j) where i * j % 7 = 3"
+    typed = ["init", "a.duckdb", "--query", long, "--target", "x", "--yes", "--out", "made"]
+    said = subprocess.run(
+        [sys.executable, "-c", STOPPED_IN_DUCKDB.format(signal=name), *typed],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (said.returncode, said.stderr) == (
+        status,
+        "copriv: stopped; type the same command again to start over\n",
+    )
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.parametrize("where", ["_write_results", "model_of"])
 def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_says(
     study, tmp_path, typed, where

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from common import pushdown, tables
 from common.conditions import matches
 from common.config import check_settings
 from common.databases import DuckDbFile
+from common.duckdb_session import DuckDbSession
 from common.errors import InputError
 from common.pushdown import ColumnExtent, Wanted
 from common.row_filters import RowFilter, parse_rows
@@ -310,8 +312,9 @@ def written_sqlite(folder: Path, name: str, declared: str = "") -> dict[str, Any
 def test_duckdb_gives_all_rows_that_count(tmp_path, monkeypatch, name):
     place = written_duckdb(tmp_path, name)
     # Opening a file takes longer than reading it: one connection for all conditions.
-    with DuckDbFile(tmp_path / "t.duckdb", "select * from t")._open() as opened:
-        monkeypatch.setattr(DuckDbFile, "_open", lambda self: opened.cursor())
+    with closing(DuckDbFile(tmp_path / "t.duckdb", "select * from t")._open()) as opened:
+        again = lambda self: DuckDbSession(opened._connection.cursor())  # noqa: E731
+        monkeypatch.setattr(DuckDbFile, "_open", again)
         whole = whole_table(tmp_path, **place)
         found = [check_same(tmp_path, whole, {name: asked}, **place) for asked in CONDITIONS]
     assert any(found)
