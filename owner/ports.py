@@ -16,7 +16,7 @@ from common.channels import bind
 from common.open_files import used_up
 from common.tls import Identity
 from common.wire import Options
-from owner.threads import begun, needed
+from owner.threads import BEGIN_SECONDS, begun, needed
 
 __all__ = ["Port", "on_loop", "soon"]
 
@@ -113,7 +113,11 @@ class Port:
             fill(server)
             return server, bind(server, setting, address, identity)
 
-        self._server, self.number = on_loop(make())
+        try:
+            self._server, self.number = on_loop(make(), timeout=BEGIN_SECONDS)
+        except TimeoutError:
+            # gRPC waits for threads of its own for ever.
+            raise RuntimeError("gRPC's server did not begin, as where memory runs out") from None
         self._started = False
 
     def start(self) -> None:

@@ -147,3 +147,28 @@ time.sleep(20)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
     )
     assert (told.returncode, told.stderr) == (LOST_STATUS, LOST + "\n")
+
+
+# As of an owner under `ulimit -v`, whose gRPC waited for ever for a thread of its own.
+UNBEGUN = """
+import sys, threading
+import owner.ports
+owner.ports.BEGIN_SECONDS = 0.5
+owner.ports._server = lambda options: threading.Event().wait()
+from owner.cli import main
+sys.argv = ["copriv-owner", "serve", sys.argv[1]]
+main()
+"""
+
+
+def test_an_owner_whose_server_does_not_begin_ends_in_a_sentence(owner_folder):
+    ended = subprocess.run(
+        [sys.executable, "-c", UNBEGUN, owner_folder()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("copriv-owner: no further thread begins: the ")
+    assert "Traceback" not in ended.stderr
