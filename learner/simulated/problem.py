@@ -25,6 +25,9 @@ __all__ = ["Problem", "squared_moments"]
 
 # A coordinate is at an edge of the box if it is as near as this: optima are found to rounding.
 EDGE = 1.0 - 1e-9
+# A smooth optimum is searched anew from where the search stopped while the box leaves it a longer
+# way downhill, so many times at most; nearly always one search ends far below it.
+STEEPEST, MOST_STARTS = 1e-6, 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,17 +150,24 @@ def _smooth_optimum(records: Records, problem: Problem) -> Vector:
         slope = problem.loss.mean_gradient(theta, x, y)
         return problem.fitness(theta, records), problem.regulariser.gradient(theta) + slope
 
-    p = x.shape[1]
     from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
 
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 30}
+    theta: Vector = np.zeros(x.shape[1])
     with one_blas_thread():
-        solution = minimize(
-            value_and_gradient,
-            np.zeros(p),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-box, box)] * p,
-            options=options,
-        )
-    return np.asarray(solution.x, dtype=np.float64)
+        # At an edge a step may come to nothing and be taken for the end, however steep it is
+        # there: a new start from that place forgets the curvature that it came from.
+        for _ in range(MOST_STARTS):
+            solution = minimize(
+                value_and_gradient,
+                theta,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-box, box)] * len(theta),
+                options=options,
+            )
+            theta = np.asarray(solution.x, dtype=np.float64)
+            downhill = theta - value_and_gradient(theta)[1]
+            if np.abs(np.clip(downhill, -box, box) - theta).max() <= STEEPEST:
+                break
+    return theta
