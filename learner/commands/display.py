@@ -12,7 +12,7 @@ from learner.planning.boxes import edge_sentence
 from learner.planning.guard import unit_sentence, ways_sentence
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
-from learner.planning.public_side import PublicSide
+from learner.planning.public_side import PublicSide, strangers_sentence
 from learner.planning.validation import public_theta
 from learner.planning.ways import way_of
 from learner.results.metrics import LearnerMetrics
@@ -73,7 +73,7 @@ class Display(ExitStack):
         self._stages("waited for the owners")
 
     def _warn(self, plan: Plan) -> None:
-        """Say whether the box is too small for the public model, or forecasts are far from sure."""
+        """Say whether the box is too small for the public model, or why forecasts are unsure."""
         theta, records = public_theta(plan, self._public), self._public.records
         if theta is not None and records is not None:
             problem = problem_of(plan.settings, plan.loss)
@@ -82,12 +82,10 @@ class Display(ExitStack):
             if self.edge is not None:
                 self._console.print(f"warning: {self.edge}", highlight=False)
             if plan.decision.ways:
-                self._doubt(CrossValidation(problem=problem, records=records, theta=theta))
-
-    def _doubt(self, known: CrossValidation) -> None:
-        doubt = unit_sentence(known)
-        if doubt is not None:
-            self._console.print(f"warning: {doubt}", highlight=False)
+                known = CrossValidation(problem=problem, records=records, theta=theta)
+                strangers = strangers_sentence(self._public, plan.settings)
+                for doubt in filter(None, (unit_sentence(known), strangers)):
+                    self._console.print(f"warning: {doubt}", highlight=False)
 
     def stopped(self, go_on: str) -> str:
         """The sentence after Ctrl-C, which ends with what to do."""

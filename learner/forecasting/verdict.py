@@ -22,6 +22,7 @@ from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
 from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
 from learner.planning.guard import to_beat, unit_sentence, ways_sentence
+from learner.planning.public_side import strangers_sentence
 from learner.planning.ways import WAYS
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
@@ -318,16 +319,9 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
             f"{change:.0%} on its last; if the owners' records are of another time or place, the "
             "forecast may be off by a factor of two"
         )
-    if groups.labels is not None:
-        unknown = [
-            entry.name
-            for entry, group in zip(candidate.settings.owners, candidate.known, strict=True)
-            if group not in groups.usable
-        ]
-        if unknown:
-            warnings.append(
-                f"no public group stands for {', '.join(unknown)}: groups at random play them"
-            )
+    strangers = strangers_sentence(candidate.public, candidate.settings)
+    if strangers is not None:
+        warnings.append(strangers)
     if candidate.public.only_group_of is not None and len(candidate.num_records) > 1:
         warnings.append(
             "the public records are of one group only, so nothing tells how owners differ; the "

@@ -29,7 +29,13 @@ from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import FEWEST, PublicGroups, drifts_within
 from learner.simulated.problem import Problem
 
-__all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
+__all__ = [
+    "PublicSide",
+    "known_groups",
+    "prepare_public_side",
+    "public_groups",
+    "strangers_sentence",
+]
 
 # Records for each feature below which the public model is mostly chance: what it loses beyond the
 # best one on other records is then as much as the best one loses, or more. This many are plenty.
@@ -98,6 +104,26 @@ def public_groups(public: PublicSide, problem: Problem) -> PublicGroups:
 def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | None, ...]:
     """The group that each owner of a study is known to be, or None."""
     return tuple(public.known.get(entry.name) for entry in settings.owners)
+
+
+def strangers_sentence(public: PublicSide, settings: StudySettings) -> str | None:
+    """That forecasts let groups at random play some owners; None where none, or no group, is known.
+
+    Args:
+      public: The public records with their groups.
+      settings: The study.
+    """
+    if public.labels is None:
+        return None
+    known = zip(settings.owners, known_groups(public, settings), strict=True)
+    unknown = [
+        owner.name
+        for owner, group in known
+        if group is None or np.count_nonzero(public.labels == group) < FEWEST
+    ]
+    if not unknown:
+        return None
+    return f"no public group stands for {', '.join(unknown)}: groups at random play them"
 
 
 def prepare_public_side(

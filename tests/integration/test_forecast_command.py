@@ -236,6 +236,24 @@ def test_more_of_an_epsilon_is_worth_most_where_it_hides_many_records(
     assert any("no public group stands for gamma" in warning for warning in told.warnings)
 
 
+def test_a_simulation_that_forecasts_says_which_owners_no_public_group_stands_for(study, tmp_path):
+    table = {**tomllib.loads(study().read_text())}
+    named = {"alpha": "north", "beta": "south"}
+    told = []
+    for names in (("alpha", "beta", "gamma"), ("alpha", "beta")):
+        path = study(
+            algorithm={"name": "newton"},
+            forecast=table["forecast"] | {"groups": named, "records": {}},
+            owners=[{"name": name, "data": {"path": "north.parquet"}} for name in names],
+        )
+        out = tmp_path / f"of-{len(names)}"
+        result = run("copriv", "simulate", path, "--in-memory", "--yes", "--out", out)
+        assert result.returncode == 0, result.stderr
+        told.append(" ".join(result.stdout.split()))
+    assert "warning: no public group stands for gamma: groups at random play them" in told[0]
+    assert "no public group" not in told[1]
+
+
 def test_a_forecast_is_not_replaced_by_that_of_another_study(study, tmp_path):
     """As a sweep is not; the same one goes on, or is made again."""
     out = tmp_path / "out"
