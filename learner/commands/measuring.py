@@ -35,8 +35,9 @@ Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
 
 # Records that the run without noise looks at where nobody has asked for it: less than a second.
 NOISELESS_RECORDS = 20_000_000
-# A model that is no further from the best one is the best one.
-ROUNDING = 1e-12
+# A model that is no further from the best one is the best one. Where no formula gives that, it is
+# found nearly enough that another one is better by this at most.
+ROUNDING, SOLVED = 1e-12, 1e-9
 
 
 def evaluate_with(
@@ -72,7 +73,7 @@ def evaluate_with(
             fitness_optimal=evaluation.fitness_optimal,
             relative_fitness=_relative_fitness(evaluation, outcome.theta),
             relative_fitness_noiseless=silent,
-            relative_fitness_alone=tuple(evaluation.relative_fitness_alone.tolist()),
+            relative_fitness_alone=tuple(map(_rounded, evaluation.relative_fitness_alone.tolist())),
             models_alone=evaluation.models_alone,
         )
         return evaluated, psi
@@ -93,8 +94,16 @@ def _relative_fitness(evaluation: Evaluation, theta: Vector) -> float:
     >>> evaluation.relative_fitness(near[None, :])[0] > 0, _relative_fitness(evaluation, near)
     (np.True_, 0.0)
     """
-    value = float(evaluation.relative_fitness(theta[None, :])[0])
-    return value if abs(value) > ROUNDING else 0.0
+    return _rounded(float(evaluation.relative_fitness(theta[None, :])[0]))
+
+
+def _rounded(psi: float) -> float:
+    """The same, or 0 where it is the best model's as far as that is known.
+
+    >>> [_rounded(psi) for psi in (-1e-3, -1e-11, 1e-13, 1e-11)]
+    [-0.001, 0.0, 0.0, 1e-11]
+    """
+    return 0.0 if -SOLVED <= psi <= ROUNDING else psi
 
 
 def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from common.config import check_settings
+from common.losses import Hinge, Regulariser
 from common.terms import Records
-from learner.commands.measuring import evaluate_with
+from learner.commands.measuring import _relative_fitness, evaluate_with
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import Trace
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.problem import Problem
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.study import Watch, train
@@ -57,3 +60,17 @@ def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map
         evaluated.relative_fitness, rel=1e-4
     )
     assert psi[-1] == pytest.approx(evaluated.relative_fitness, rel=1e-9)
+
+
+def test_a_model_that_is_better_than_the_best_one_by_what_that_is_off_is_the_best_one():
+    rng = np.random.default_rng(1)
+    shard = Records(features=rng.normal(size=(50, 2)), targets=np.where(np.arange(50) % 2, 1.0, -1))
+    problem = Problem(loss=Hinge(), regulariser=Regulariser(coefficient=1e-3), theta_max=5.0)
+    best = problem.optimum(shard)
+    for off, found in ((1e-10, 0.0), (1e-2, None)):
+        evaluation = Evaluation(shards=[shard], problem=problem)
+        # As if the search had ended that far from it.
+        evaluation.__dict__["theta_optimal"] = best + off
+        assert evaluation.relative_fitness(best[None, :])[0] < 0
+        told = _relative_fitness(evaluation, best)
+        assert told == found if found is not None else told < 0
