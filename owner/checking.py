@@ -41,6 +41,10 @@ __all__ = ["DryRun", "dry_run", "typical_answer"]
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
 DEVIATIONS_IN_BOUND = 2.6
 NAMED_COLUMNS = 20
+ALGORITHM_IS_OPEN = (
+    "  the study leaves its algorithm to its learner's public records, and the noise below is that "
+    "of ticks: ask the learner, then set algorithm.name in a copy of the study"
+)
 CLOSE = (
     "close studies that are over, which frees what they have not spent (copriv-owner ledger close)"
 )
@@ -148,6 +152,8 @@ def _promise_in_words(
         f"  responses {trial.origin('responses')}, epsilon {trial.origin('epsilon')}, "
         f"theta_max {trial.origin('theta_max')}"
     )
+    if trial.leaves_algorithm:
+        yield ALGORITHM_IS_OPEN
     if trial.left_open:
         keys = [name.replace("_", "-") for name in trial.left_open]
         options = " ".join(f"--{key} NUMBER" for key in keys)

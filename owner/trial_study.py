@@ -28,13 +28,18 @@ from common.errors import InputError
 from common.releases import GRADIENT, NEWTON, RELEASES
 from owner.policy import LARGEST_COUNT
 
-__all__ = ["TrialStudy", "read_trial_study"]
+__all__ = ["TrialStudy", "leaves_algorithm", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
 ASSUMED_SHARE = 0.3
 # The most rounds that a learner chooses by itself, ``learner.planning.split.ROUNDS``.
 ASSUMED_ROUNDS = 4
+# Keys that say nothing of how a study is learnt, as ``learner.planning.sections`` has it.
+SAY_NOTHING_OF_TICKS = {
+    "algorithm": {"time_scale"},
+    "privacy": {"epsilon", "kappa", "validation"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,8 @@ class TrialStudy:
       validation: The share of epsilon that is kept to validate the finished model.
       origins: Where each of these is from, by its name.
       left_open: What the study leaves to the learner and no option gives.
+      leaves_algorithm: Whether the learner chooses the algorithm, so that answers may be of
+        another kind than gradients.
     """
 
     loss: str | None = None
@@ -68,6 +75,7 @@ class TrialStudy:
     validation: Fraction = Fraction(0)
     origins: Mapping[str, str] = field(default_factory=dict)
     left_open: tuple[str, ...] = ()
+    leaves_algorithm: bool = False
 
     def origin(self, name: str) -> str:
         """Where a number is from, in brackets."""
@@ -104,8 +112,10 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
     """
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    is_open = False
     if study is not None:
-        values = _asked(read_toml(study), owner, study)
+        table = read_toml(study)
+        values, is_open = _asked(table, owner, study), leaves_algorithm(table)
         left = f"assumed: {study.name} leaves it to its learner"
         origins = {
             key: left if value == "auto" else f"of {study.name}"
@@ -126,6 +136,35 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
         **(assumed | {key: getattr(checked, key) for key in given}),
         origins={"epsilon": "all that the policy allows"} | origins,
         left_open=tuple(key for key, value in values.items() if value == "auto"),
+        leaves_algorithm=is_open,
+    )
+
+
+def leaves_algorithm(table: Mapping[str, Any]) -> bool:
+    """Whether a study's learner chooses how it is learnt, from its public records.
+
+    Args:
+      table: The study's file, whose parts are tables.
+
+    >>> leaves_algorithm({"features": {"public": {"path": "public.csv"}}})
+    True
+    >>> leaves_algorithm({"features": {"public": {"path": "public.csv"}},
+    ...     "algorithm": {"horizon": 50}})
+    False
+    """
+    parts = {
+        key: part if isinstance(part := table.get(key), dict) else {}
+        for key in ("features", "learner", "algorithm", "privacy")
+    }
+    if parts["algorithm"].get("name") == "auto":
+        return True
+    rates = [entry.get("clock_rate", 1) for entry in table.get("owners", [])]
+    return (
+        table.get("profile", "recommended") == "recommended"
+        and parts["features"].get("public") is not None
+        and not (table.get("groups") or parts["learner"].get("own"))
+        and all(rate == 1 for rate in rates)
+        and all(set(parts[key]) <= names for key, names in SAY_NOTHING_OF_TICKS.items())
     )
 
 

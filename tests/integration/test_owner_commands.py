@@ -31,6 +31,7 @@ from ledgers import enroll, open_ledger
 from rich.console import Console
 
 import owner.audit
+from common.config import check_settings
 from common.errors import CoprivError
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
@@ -42,6 +43,7 @@ from common.tables import TableSource
 from common.terms import Query
 from common.texts import counted
 from learner.network.connections import load_token
+from learner.planning.settings import StudySettings
 from learner.planning.split import ROUNDS
 from owner.audit import Finding, audit, num_responses
 from owner.audit_cases import CASES
@@ -51,6 +53,7 @@ from owner.ledger import Ledger
 from owner.ledger_reading import read_studies
 from owner.mechanism import DrawnAhead, SecureNoise
 from owner.server import start_owner
+from owner.trial_study import leaves_algorithm
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,44 @@ def test_check_says_where_each_number_is_from(owner_folder, tmp_path):
     told = owner_command("check", settings, "--study", study).stdout
     assert "a study of 8 responses" in told
     assert "responses (about this owner's share of the schedule of s.toml)" in told
+    assert "leaves its algorithm" not in told
+    # Moments or Newton's steps have other noise than ticks, whatever is typed of responses.
+    study.write_text(f'{base}[features]\npublic = {{ path = "p.csv" }}\n[privacy]\nepsilon = 1\n')
+    told = owner_command("check", settings, "--study", study, *asked).stdout
+    assert "the study leaves its algorithm to its learner's public records" in told
+    assert "set algorithm.name in a copy of the study" in told
     told = owner_command("check", settings).stdout
     assert "responses (assumed: neither typed nor in a study), epsilon (all that" in told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"profile": "published", "algorithm": {"horizon": 9, "rho": 1.0}},
+        {"algorithm": {"name": "auto"}},
+        {"algorithm": {"name": "moments"}},
+        {"algorithm": {"time_scale": 0.5}},
+        {"algorithm": {"horizon": 50}},
+        {"privacy": {"epsilon": 1, "kappa": 2, "validation": "1/5"}},
+        {"privacy": {"epsilon": 1, "clip": 2.0}},
+        {"groups": [["owner-a", "b"]]},
+        {"learner": {"own": "b", "shows_model": True}},
+        {"owners": [{"name": "owner-a", "clock_rate": 2.0}, {"name": "b"}]},
+        {"owners": [{"name": "owner-a", "clock_rate": 1.0}, {"name": "b"}]},
+        {"features": {"map": "features.json"}},
+    ],
+)
+def test_an_owner_knows_as_the_learner_whether_the_algorithm_is_left_open(changes):
+    table = {
+        "name": "s",
+        "features": {"public": {"path": "p.csv"}, "target": "y"},
+        "model": {"theta_max": 1.0},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": "owner-a"}, {"name": "b"}],
+    } | changes
+    settings = check_settings(StudySettings, table, where="s.toml")
+    assert leaves_algorithm(table) == (settings.algorithm.name == "auto")
 
 
 def test_check_tells_the_noise_of_moments(owner_folder, make_terms, public_table, tmp_path):
