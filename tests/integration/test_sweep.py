@@ -158,6 +158,14 @@ def test_what_is_open_is_decided_once_for_each_point(study, tmp_path):
     assert set(rows["way"]) <= {"ticks", "ticks from zero", "moments", "newton"}
 
 
+def test_only_the_owner_that_is_the_learner_can_gain(study, tmp_path):
+    moments = {"algorithm": {"name": "moments"}, "privacy": {"epsilon": 1000}}
+    for gaining, role in ((3, {}), (1, {"learner": {"own": "south", "shows_model": True}})):
+        out = tmp_path / f"{gaining}"
+        sweep(study(**moments, **role), out, "--seeds", 3)
+        assert (pd.read_parquet(out / "sweep.parquet")["gains"] == gaining).all()
+
+
 def test_each_model_of_a_grid_takes_the_public_records_in_groups_as_its_study_does(tmp_path):
     """A model that is free to follow them shows that the records of one group change."""
     rng = np.random.default_rng(4)

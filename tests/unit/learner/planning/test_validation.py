@@ -94,6 +94,17 @@ def test_a_run_of_before_validation_goes_on_without_it():
     assert resolved(settings_of(), since).privacy.validation == Fraction(1, 10)
 
 
+def test_kappa_times_the_rows_of_a_person_is_as_much_noise_as_a_kappath_of_epsilon(plan, public):
+    def bounds(**privacy: Any) -> ValidationBounds:
+        settings = settings_of(**privacy)
+        alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
+        of_it = replace(plan, settings=settings.model_copy(update={"owners": alike}))
+        return validation_bounds(of_it, public, np.full(plan.num_features, 0.1))
+
+    few = bounds(epsilon=20)
+    assert bounds(epsilon=20, kappa=40) == bounds(epsilon="1/2") != few
+
+
 def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, public):
     def bounds(epsilon: float) -> ValidationBounds:
         settings = settings_of(epsilon=epsilon)
