@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 NAMED = 6
+FREE_AND_SEEN = "the public records' own model (which has seen them)"
 
 
 def verdict_lines(summary: Summary) -> list[str]:
@@ -55,8 +56,9 @@ def _verdict(summary: Summary) -> str:
         ends = sorted(quality.alone)
         words = " to ".join(dict.fromkeys(map(number_words, (ends[0], ends[-1]))))
         beside.append(f"models of single owners have {words}")
-    if quality.public is not None and quality.on == "owners":
-        beside.append(f"the public records alone {number_words(quality.public.value)}")
+    if quality.public is not None:
+        free = "the public records alone" if quality.on == "owners" else FREE_AND_SEEN
+        beside.append(f"{free} {number_words(quality.public.value)}")
     beside.append(f"always predicting the same {number_words(quality.guess)}")
     return f"{line}; {', '.join(beside)}."
 

@@ -343,6 +343,10 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
         )
         told = " ".join(notes(beaten.model_copy(update={"quality": free})))
         assert f"The public records alone give {what}" in told
+    # After a training, too, the verdict tells what is free; no other line of the page's top does.
+    trained = quality.model_copy(update={"on": "public", "alone": None, "at_home": {}})
+    (verdict, *_) = verdict_lines(beaten.model_copy(update={"quality": trained}))
+    assert "the public records' own model (which has seen them) 7.9" in verdict
 
 
 def test_the_public_model_stands_in_every_table_and_picture_of_models(pages, evaluated, make_model):
