@@ -154,7 +154,7 @@ def leaves_algorithm(table: Mapping[str, Any]) -> bool:
     """
     parts = {
         key: part if isinstance(part := table.get(key), dict) else {}
-        for key in ("features", "learner", "algorithm", "privacy")
+        for key in ("features", "algorithm", "privacy")
     }
     if parts["algorithm"].get("name") == "auto":
         return True
@@ -162,7 +162,8 @@ def leaves_algorithm(table: Mapping[str, Any]) -> bool:
     return (
         table.get("profile", "recommended") == "recommended"
         and parts["features"].get("public") is not None
-        and not (table.get("groups") or parts["learner"].get("own"))
+        # Groups are asked by ticks alone.
+        and not table.get("groups")
         and all(rate == 1 for rate in rates)
         and all(set(parts[key]) <= names for key, names in SAY_NOTHING_OF_TICKS.items())
     )
