@@ -58,6 +58,8 @@ BRING = {
     "health.data.ny.gov)",
     "cards": "creditcard.csv of the Machine Learning Group of ULB and Worldline",
 }
+# Those that have an option of copriv reproduce; its figures need no other.
+OPTIONS = ("loans", "facilities", "cards")
 # Where each is in a folder of reduced files.
 IN_FOLDER = {
     "loans": "lending/lc_2007_2011_*.parquet",
@@ -96,9 +98,11 @@ class Files:
         """
         found: Path | None = getattr(self, name)
         if found is None:
+            what = f"{BRING[name]} as CSV or Parquet"
+            file = f"--{name} FILE, {what}, or " if name in OPTIONS else ""
             raise InputError(
-                f"the records of {name} do not come with copriv; give --{name} FILE, "
-                f"{BRING[name]} as CSV or Parquet, or --data FOLDER with {IN_FOLDER[name]}"
+                f"the records of {name} do not come with copriv; give {file}--data FOLDER with "
+                f"{IN_FOLDER[name]}{'' if file else f', {what}'}"
             )
         return found
 

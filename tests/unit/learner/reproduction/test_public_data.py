@@ -6,6 +6,10 @@ import re
 
 import pytest
 
+from common.errors import InputError
+from learner.cli import reproduce
+from learner.reproduction.public_data import BRING, Files
+
 
 @pytest.mark.parametrize(
     ("figure", "option", "bring"),
@@ -36,3 +40,12 @@ def test_only_the_tables_of_the_figures_are_needed(tmp_path, typed):
     assert "loans.csv" in result.stderr
     result = typed("copriv", "reproduce", "A4", "--data", tmp_path / "nowhere")
     assert "nowhere: no such folder" in result.stderr
+
+
+@pytest.mark.parametrize("name", BRING)
+def test_a_missing_table_is_asked_for_by_options_that_there_are(name):
+    with pytest.raises(InputError, match="do not come with copriv") as refused:
+        Files().path(name)
+    there = {text for option in reproduce.params for text in option.opts}
+    assert set(re.findall(r"--\w+", str(refused.value))) <= there
+    assert BRING[name] in str(refused.value)
