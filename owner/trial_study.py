@@ -152,6 +152,9 @@ def leaves_algorithm(table: Mapping[str, Any]) -> bool:
     ...     "algorithm": {"horizon": 50}})
     False
     """
+    # Groups are asked by ticks alone, so that their noise is told.
+    if table.get("groups"):
+        return False
     parts = {
         key: part if isinstance(part := table.get(key), dict) else {}
         for key in ("features", "algorithm", "privacy")
@@ -162,8 +165,6 @@ def leaves_algorithm(table: Mapping[str, Any]) -> bool:
     return (
         table.get("profile", "recommended") == "recommended"
         and parts["features"].get("public") is not None
-        # Groups are asked by ticks alone.
-        and not table.get("groups")
         and all(rate == 1 for rate in rates)
         and all(set(parts[key]) <= names for key, names in SAY_NOTHING_OF_TICKS.items())
     )
