@@ -15,6 +15,7 @@ from common.features import FeatureMap
 from common.losses import Loss, Regulariser
 from common.privacy import plan_noise
 from common.terms import StudyTerms
+from common.texts import counted
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
 from learner.algorithms.table import simulated
@@ -48,8 +49,12 @@ class NoiseError(NotBegunError, InputError):
 
     @classmethod
     def of(cls, owner: str, num_records: int, error: ValueError) -> NoiseError:
-        """The sentence about an owner whose noise cannot be planned."""
-        return cls(f"owner {owner}, with {num_records:,} records: {error}")
+        """The sentence about an owner whose noise cannot be planned.
+
+        >>> str(NoiseError.of("north", 1, ValueError("too much noise")))
+        'owner north, with 1 record: too much noise'
+        """
+        return cls(f"owner {owner}, with {counted(num_records, 'record')}: {error}")
 
 
 def problem_of(settings: StudySettings, loss: Loss) -> Problem:

@@ -16,7 +16,7 @@ from common.features import FeatureMap
 from common.findings import Finding, State, fails, passes, unchecked
 from common.privacy import in_short
 from common.terms import OwnerDescription, StudyTerms
-from common.texts import first_few, printable
+from common.texts import counted, first_few, printable
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
 from learner.planning.guard import NotBegunError
@@ -148,7 +148,7 @@ def _found(seen: Seen, asked: Asked, now: datetime) -> Iterator[Finding]:
     yield from _map(description, asked.feature_map)
     yield _loss(description, asked.loss)
     yield _budget(description, asked.epsilon)
-    yield passes("size", f"{description.num_records:,} records")
+    yield passes("size", counted(description.num_records, "record"))
 
 
 def _line(seen: Seen, now: datetime) -> Iterator[Finding]:
