@@ -101,6 +101,13 @@ def _turned(gap: Estimate) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
+def _rarer(judged: Judged) -> int:
+    """How many records the rarer class has; 0 where no probability of it is predicted."""
+    if judged.positives is None or judged.kind != "probability":
+        return 0
+    return min(judged.positives, judged.records - judged.positives)
+
+
 def _is_reversed(judged: Judged) -> bool:
     """Whether the common model, and the public one, take one class for the other, beyond chance."""
     shared = [judged.models[name] for name in ("common", "public") if name in judged.models]
@@ -115,6 +122,12 @@ def quality_sentences(judged: Judged) -> list[str]:
         lines.append(
             f"So few records say little, and their intervals are too short: give {FEWEST_DRAWN} or "
             "more."
+        )
+    rarer = _rarer(judged)
+    if 0 < rarer < FEWEST_DRAWN <= judged.records:
+        lines.append(
+            f"The rarer class has only {counted(rarer, 'record')} here, so intervals of what is no "
+            f"AUC or accuracy are too short: give {FEWEST_DRAWN} of each class or more."
         )
     if "own" in judged.models:
         lines.append("own and personal: by cross-validation, on records they were not fitted to.")
