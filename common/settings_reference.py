@@ -78,7 +78,11 @@ def explained(kind: type[Settings], path: str) -> str:
     """
     keys = {key.path: key for key in keys_of(kind)}
     if path not in keys:
-        raise InputError(f"{path}: {kind.FILE} has no such key{_meant(path, keys)}")
+        near = _meant(path, keys)
+        raise InputError(
+            f"{path}: {kind.FILE} has no such key"
+            f"{near or '; type the same command without a key, which lists all'}"
+        )
     key = keys[path]
     lines = [f"{path}: {meaning_of(key)}"]
     if key.section is None:
@@ -93,13 +97,13 @@ def explained(kind: type[Settings], path: str) -> str:
 
 
 def _meant(path: str, keys: dict[str, Key]) -> str:
-    """The key that was probably meant, with its table or without, or where all are listed."""
+    """The key that was probably meant, with its table or without; empty where none is near."""
     # Of keys with the same name the first is told.
     by_name = {key.name: key.path for key in reversed(keys.values())}
     near = did_you_mean(path, keys) if path not in by_name else ""
     named = by_name.get(nearest(path, by_name) or "")
     by_its_name = f"; did you mean {named!r}?" if named else ""
-    return near or by_its_name or "; the same command without a key lists all"
+    return near or by_its_name
 
 
 def reference(kind: type[Settings]) -> str:

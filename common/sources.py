@@ -369,6 +369,9 @@ def _may_quote_a_cell(error: Exception) -> bool:
     What is wrong with a query itself it tells before: by the kind of DuckDB's error, and by the
     step that ADBC names. Only that it may not be run is told later.
     """
+    # SQLite quotes none, and of what is too large it tells the operator.
+    if type(error).__module__ == "sqlite3":
+        return False
     kinds = {kind.__name__ for kind in type(error).__mro__}
     of_cells = not kinds.isdisjoint({"DataError", "InvalidInputException"})
     _, is_running, told = str(error).partition("[libpq] Execution error")

@@ -16,8 +16,10 @@ unless a study gains (:func:`owner.core.is_worth_compiling`).
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numba import config, njit, types
@@ -25,6 +27,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
 from common.arrays import Vector
+from common.errors import DoubtWarning
 from owner.shards import LEAST_NORM
 
 __all__ = ["SLOPES", "kernel"]
@@ -128,14 +131,13 @@ def _add(g: Any, s: float, x: Any) -> None:
 
 
 def _compiled(
-    slope: Callable[[float, float, float], float], *, clipped: bool, cached: bool
+    slope: Callable[[float, float, float], float], *, clipped: bool, named: str, cached: bool
 ) -> Kernel:
     """The kernel of a loss; it is compiled when it is called first, or read where it is kept.
 
     Without a clip no norm is computed: the processor has the time for it, but little more.
     """
 
-    @njit(nogil=True, fastmath=_AS_WRITTEN, error_model="numpy", cache=cached)
     def total(x: Any, y: Any, theta: Any, parameter: float, clip: float) -> Any:
         n, p = x.shape
         g = np.zeros(p)
@@ -172,29 +174,65 @@ def _compiled(
             _add(g, s0, x[n - 1])
         return g
 
-    return total
+    # Under one name kernels that processes compiled one by one had the same symbols, and a process
+    # that read two of them could not use the second.
+    total.__qualname__ = total.__name__ = named
+    compiled = njit(nogil=True, fastmath=_AS_WRITTEN, error_model="numpy", cache=cached)(total)
+    return cast(Kernel, compiled)
 
 
-_KERNELS: dict[tuple[str, bool], Kernel] = {}
+_KERNELS: dict[tuple[str, bool, str], Kernel] = {}
 
 
 def kernel(
-    name: str, *, clipped: bool, kept_in: Callable[[], str | None] = lambda: None
+    name: str,
+    *,
+    clipped: bool,
+    storage: str = "float64",
+    kept_in: Callable[[], str | None] = lambda: None,
 ) -> Kernel | None:
     """The kernel of a loss, None for a loss that has none here.
+
+    What is kept is used only if it is right on a few records: it may have been damaged since.
 
     Args:
       name: The loss's name.
       clipped: Whether it scales gradients down to a clip.
+      storage: The type that features are held in.
       kept_in: Returns the folder for compiled code, or None to compile again in each process. What
         is there is run, so nobody else may write to it. It is asked for a loss's first kernel.
+
+    Warns:
+      DoubtWarning: What is kept there cannot be used.
     """
-    if (name, clipped) not in _KERNELS and name in SLOPES:
+    key = (name, clipped, storage)
+    if key not in _KERNELS and name in SLOPES:
+        named = f"total_{name}_{'clipped' if clipped else 'whole'}_{storage}"
         folder, before = kept_in(), config.CACHE_DIR
         config.CACHE_DIR = folder or before
         try:
-            made = _compiled(SLOPES[name], clipped=clipped, cached=folder is not None)
-            _KERNELS[name, clipped] = made
+            made = _compiled(SLOPES[name], clipped=clipped, named=named, cached=folder is not None)
         finally:
             config.CACHE_DIR = before
-    return _KERNELS.get((name, clipped))
+        if folder is not None and not _is_right(made, name, clipped=clipped, storage=storage):
+            told = f"{folder}: the compiled code cannot be used and is not; remove that folder"
+            warnings.warn(told, DoubtWarning, stacklevel=2)
+            made = _compiled(SLOPES[name], clipped=clipped, named=f"{named}_anew", cached=False)
+        _KERNELS[key] = made
+    return _KERNELS.get(key)
+
+
+def _is_right(made: Kernel, name: str, *, clipped: bool, storage: str) -> bool:
+    """Whether a kernel gives what its slopes give one by one, on a few records of no owner."""
+    x, y = np.array([[1.0, -2.0], [0.5, 3.0], [0.0, 0.0]], dtype=storage), np.array([1.0, -1, 1])
+    theta, parameter, clip = np.array([0.25, -0.5]), 0.375, 0.125
+    expected = np.zeros(2)
+    for row, target in zip(x.astype(np.float64), y, strict=True):
+        slope = SLOPES[name](float(row @ theta), float(target), parameter)
+        most = clip / max(float(np.abs(row).sum()), LEAST_NORM) if clipped else math.inf
+        expected += min(max(slope, -most), most) * row
+    try:
+        told = made(x, y, theta, parameter, clip if clipped else math.inf)
+    except Exception:
+        return False
+    return bool(np.allclose(told, expected, rtol=1e-9, atol=1e-12))

@@ -80,7 +80,8 @@ def by_compiled_code(
         return None
     from owner import fused  # noqa: PLC0415 (a second and 120 MB)
 
-    kernel = fused.kernel(loss.name, clipped=clip is not None, kept_in=kept_in)
+    storage = records.features.dtype.name
+    kernel = fused.kernel(loss.name, clipped=clip is not None, storage=storage, kept_in=kept_in)
     if kernel is None:
         return None
     x, y, at = records.features, records.targets, np.array(theta)

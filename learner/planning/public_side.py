@@ -123,7 +123,7 @@ def strangers_sentence(public: PublicSide, settings: StudySettings) -> str | Non
     ]
     if not unknown:
         return None
-    return f"no public group stands for {', '.join(unknown)}: groups at random play them"
+    return f"no public group stands for {named(unknown)}: groups at random play them"
 
 
 def prepare_public_side(

@@ -115,6 +115,6 @@ def test_a_key_is_explained_where_it_is_typed(typed):
     said = typed("copriv", "settings", "epsylon")
     assert "did you mean 'privacy.epsilon'?" in said.stderr
     said = typed("copriv-owner", "settings", "zzz")
-    assert "no such key; the same command without a key lists all" in said.stderr
+    assert "no such key; type the same command without a key, which lists all" in said.stderr
     said = typed("copriv", "settings", "--json-schema")
     assert json.loads(said.stdout)["title"] == "StudySettings"

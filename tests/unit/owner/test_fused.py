@@ -267,3 +267,53 @@ def test_compiled_code_of_another_version_is_not_loaded(tmp_path, monkeypatch, o
     if other is not None:
         (tmp_path / "fused.py").write_text(other)
     assert gradients.by_compiled_code(records, np.zeros(3), loss=loss, clip=1.0) is None
+
+
+IN_A_PROCESS = """
+import sys, numpy as np
+from common.losses import LOSSES
+from common.terms import Records
+from owner import gradients
+rng = np.random.default_rng(0)
+records = Records(features=rng.normal(size=(9, 3)), targets=np.sign(rng.uniform(-1, 1, 9)))
+theta, norms = np.ones(3), np.abs(records.features).sum(axis=1)
+for kernel in sys.argv[2:]:
+    name, clipped = kernel.split(":")
+    loss, clip = LOSSES[name].example(), 0.125 if clipped == "1" else None
+    part = gradients.by_compiled_code(
+        records, theta, loss=loss, clip=clip, kept_in=lambda: sys.argv[1]
+    )
+    [expected] = gradients.in_blocks(records, norms, theta, loss=loss, clip=clip)(0, 9)
+    np.testing.assert_allclose(part(0, 9)[0], expected, rtol=1e-11, atol=1e-13)
+"""
+
+
+def in_a_process(folder: Path, *kernels: str) -> str:
+    """What a process says that computes by these kernels, compiled or read from a folder."""
+    command = [sys.executable, "-c", IN_A_PROCESS, str(folder), *kernels]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_each_kernel_is_kept_under_a_name_of_its_own(tmp_path):
+    """Two processes that count alike gave two kernels one symbol: a third one had to fail."""
+    for kernels in (("squared:1", "hinge:0"), ("hinge:1", "huber:1")):
+        assert in_a_process(tmp_path, *kernels) == ""
+    assert in_a_process(tmp_path, "hinge:0", "huber:1") == ""
+    kept = [path.name.partition("-")[0] for path in tmp_path.rglob("*.nbc")]
+    assert sorted(kept) == [
+        "fused.total_hinge_clipped_float64",
+        "fused.total_hinge_whole_float64",
+        "fused.total_huber_clipped_float64",
+        "fused.total_squared_clipped_float64",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["other code", "no code"])
+def test_kept_code_that_is_not_right_is_not_used(tmp_path, damage):
+    """Without its clip a kernel would give what the noise does not hide."""
+    assert in_a_process(tmp_path, "huber:0", "huber:1") == ""
+    [clipped], [whole] = (list(tmp_path.rglob(f"*huber_{n}*.nbc")) for n in ("clipped", "whole"))
+    clipped.write_bytes(whole.read_bytes() if damage == "other code" else b"damaged")
+    assert "cannot be used and is not; remove" in in_a_process(tmp_path, "huber:1")
