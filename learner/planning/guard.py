@@ -137,7 +137,7 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     best = min(forecasts, key=lambda way: forecasts[way])
     problem = _no_better(settings, forecasts[best], decision)
     if problem is not None:
-        raise GuardError(f"no way of learning is forecast to beat {problem}")
+        raise GuardError(f"{_none_of(decision)} is forecast to beat {problem}")
     problem = (
         None if decision.forecast is None else _no_better(settings, decision.forecast, decision)
     )
@@ -148,6 +148,14 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
             DoubtWarning,
             stacklevel=2,
         )
+
+
+def _none_of(decision: Decision) -> str:
+    """No way of learning; of a study that names its algorithm none of those beside it."""
+    if decision.way is not None:
+        return "no way of learning"
+    compared = ", ".join(decision.ways)
+    return f'no way of those compared ({compared}; algorithm.name = "auto" compares all)'
 
 
 def _why_not(settings: StudySettings, decision: Decision, forecasts: Mapping[str, float]) -> str:

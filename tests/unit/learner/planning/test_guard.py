@@ -1,5 +1,6 @@
 """Nobody spends anything on a model that is forecast to be worse than a free one, unwarned."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -43,7 +44,12 @@ def decided(*, own: float, alone: tuple[float, ...] = (), **ways: float) -> Deci
     ],
 )
 def test_where_no_way_beats_what_is_free_nobody_is_asked(decision, free):
-    with pytest.raises(GuardError, match=f"no way of learning is forecast to beat {free}"):
+    with pytest.raises(GuardError, match=f"^no way of learning is forecast to beat {free}"):
+        check_guard(GUARDED, replace(decision, way="ticks"))
+    # A study that names its algorithm has not seen all.
+    compared = re.escape(", ".join(decision.ways))
+    told = rf'^no way of those compared \({compared}; .*"auto" compares all\) is .* beat {free}'
+    with pytest.raises(GuardError, match=told):
         check_guard(GUARDED, decision)
 
 
