@@ -39,6 +39,7 @@ from common.suggestions import did_you_mean
 from common.toml_files import parsed, read_toml
 
 __all__ = [
+    "PROMISED",
     "VALIDATION_SHARE",
     "Address",
     "Epsilon",
@@ -165,6 +166,13 @@ Positive = Annotated[float, Field(gt=0)]
 
 # The share of epsilon that the recommended profile keeps for validation.
 VALIDATION_SHARE = Fraction(1, 10)
+# Keys of a study's [privacy] that say nothing of how it is learnt.
+PROMISED = {"epsilon", "kappa", "validation"}
+
+
+def names_ticks(algorithm: Mapping[str, Any], privacy: Mapping[str, Any]) -> bool:
+    """Whether a study says anything of how ticks are made, so that it means them."""
+    return bool(set(algorithm) - {"time_scale"} or set(privacy) - PROMISED)
 
 
 def parse_validation_share(value: object) -> Fraction:

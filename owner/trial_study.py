@@ -22,6 +22,7 @@ from common.config import (
     Settings,
     ValidationShare,
     check_settings,
+    names_ticks,
     read_toml,
 )
 from common.errors import InputError
@@ -35,11 +36,6 @@ ASSUMED_RESPONSES = 1000
 ASSUMED_SHARE = 0.3
 # The most rounds that a learner chooses by itself, ``learner.planning.split.ROUNDS``.
 ASSUMED_ROUNDS = 4
-# Keys that say nothing of how a study is learnt, as ``learner.planning.sections`` has it.
-SAY_NOTHING_OF_TICKS = {
-    "algorithm": {"time_scale"},
-    "privacy": {"epsilon", "kappa", "validation"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +162,7 @@ def leaves_algorithm(table: Mapping[str, Any]) -> bool:
         table.get("profile", "recommended") == "recommended"
         and parts["features"].get("public") is not None
         and all(rate == 1 for rate in rates)
-        and all(set(parts[key]) <= names for key, names in SAY_NOTHING_OF_TICKS.items())
+        and not names_ticks(parts["algorithm"], parts["privacy"])
     )
 
 

@@ -12,7 +12,7 @@ from learner.planning.boxes import edge_sentence
 from learner.planning.guard import unit_sentence, ways_sentence
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
-from learner.planning.public_side import PublicSide, strangers_sentence
+from learner.planning.public_side import PublicSide, public_groups, strangers_sentence
 from learner.planning.validation import public_theta
 from learner.planning.ways import way_of
 from learner.results.metrics import LearnerMetrics
@@ -83,7 +83,8 @@ class Display(ExitStack):
                 self._console.print(f"warning: {self.edge}", highlight=False)
             if plan.decision.ways:
                 known = CrossValidation(problem=problem, records=records, theta=theta)
-                strangers = strangers_sentence(self._public, plan.settings)
+                groups = public_groups(self._public, problem)
+                strangers = strangers_sentence(groups, self._public, plan.settings)
                 for doubt in filter(None, (unit_sentence(known), strangers)):
                     self._console.print(f"warning: {doubt}", highlight=False)
 

@@ -24,8 +24,9 @@ from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
 from learner.planning.grid import Experiment, Point
-from learner.planning.public_side import PublicSide, prepare_public_side
+from learner.planning.public_side import PublicSide, read_public_side, with_groups
 from learner.planning.roles import own_index
+from learner.planning.settings import StudySettings
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import (
@@ -217,7 +218,7 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
     Whether public records are taken in groups depends on the model, too, and records do not.
     """
     largest = max((point.settings for point in points), key=lambda its: len(its.owners))
-    read: dict[str, Ground] = {}
+    read: dict[str, tuple[Ground, pd.DataFrame | None]] = {}
     found: dict[str, Ground] = {}
     grounds = []
     for point in points:
@@ -225,20 +226,28 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
         parts = {"features", "data", "forecast", "owners"}
         tables = f"{whole.model_dump_json(include=parts)} {whole.network.listen} {whole.model.loss}"
         key = f"{tables} {whole.model.model_dump_json()}"
+        if tables not in read:
+            read[tables] = _read_ground(whole, base=base)
         if key not in found:
-            public = prepare_public_side(whole, base=base)
-            if tables not in read:
-                shards = read_shards(whole, public, base=base)
-                records = union(shards)
-                read[tables] = Ground(
-                    public=public,
-                    counts=tuple(map(len, shards)),
-                    features=records.features,
-                    targets=records.targets,
-                )
-            found[key] = replace(read[tables], public=public)
+            ground, table = read[tables]
+            public = ground.public if table is None else with_groups(ground.public, whole, table)
+            found[key] = replace(ground, public=public)
         grounds.append(found[key])
     return grounds
+
+
+def _read_ground(whole: StudySettings, *, base: Path) -> tuple[Ground, pd.DataFrame | None]:
+    """The records of all owners, and the public ones with their table, not yet in groups."""
+    public, table = read_public_side(whole, base=base)
+    shards = read_shards(whole, public, base=base)
+    records = union(shards)
+    ground = Ground(
+        public=public,
+        counts=tuple(map(len, shards)),
+        features=records.features,
+        targets=records.targets,
+    )
+    return ground, table
 
 
 def _folder(out: Path | None, experiment: Experiment) -> Path:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from common.config import PROMISED
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.deciding import believed_ways
 from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
-from learner.planning.privacy_settings import PROMISED
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate

@@ -319,7 +319,7 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
             f"{change:.0%} on its last; if the owners' records are of another time or place, the "
             "forecast may be off by a factor of two"
         )
-    strangers = strangers_sentence(candidate.public, candidate.settings)
+    strangers = strangers_sentence(groups, candidate.public, candidate.settings)
     if strangers is not None:
         warnings.append(strangers)
     if candidate.public.only_group_of is not None and len(candidate.num_records) > 1:

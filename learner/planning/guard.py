@@ -177,8 +177,9 @@ def _no_better(settings: StudySettings, expected: float, decision: Decision) -> 
             f"the model of the public records: {expected:.3g} against {public:.3g} in relative "
             "fitness, and that one costs nobody anything"
         )
-    if settings.learner.own is not None and decision.alone:
-        alone = decision.alone[own_index(settings) or 0]
+    learner = own_index(settings)
+    if learner is not None and decision.alone:
+        alone = decision.alone[learner]
         if expected < alone:
             return None
         return (

@@ -12,10 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
 
-__all__ = ["AMOUNT", "PROMISED", "PrivacySettings", "check_left_open", "or_auto"]
-
-# Keys that say nothing of how a study is learnt.
-PROMISED = {"epsilon", "kappa", "validation"}
+__all__ = ["AMOUNT", "PrivacySettings", "check_left_open", "or_auto"]
 
 
 def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> BeforeValidator:

@@ -34,7 +34,9 @@ __all__ = [
     "known_groups",
     "prepare_public_side",
     "public_groups",
+    "read_public_side",
     "strangers_sentence",
+    "with_groups",
 ]
 
 # Records for each feature below which the public model is mostly chance: what it loses beyond the
@@ -106,21 +108,20 @@ def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | Non
     return tuple(public.known.get(entry.name) for entry in settings.owners)
 
 
-def strangers_sentence(public: PublicSide, settings: StudySettings) -> str | None:
+def strangers_sentence(
+    groups: PublicGroups, public: PublicSide, settings: StudySettings
+) -> str | None:
     """That forecasts let groups at random play some owners; None where none, or no group, is known.
 
     Args:
-      public: The public records with their groups.
+      groups: The public records in groups.
+      public: What is public, with the groups that owners are known to be.
       settings: The study.
     """
-    if public.labels is None:
+    if groups.labels is None:
         return None
     known = zip(settings.owners, known_groups(public, settings), strict=True)
-    unknown = [
-        owner.name
-        for owner, group in known
-        if group is None or np.count_nonzero(public.labels == group) < FEWEST
-    ]
+    unknown = [owner.name for owner, group in known if group not in groups.usable]
     if not unknown:
         return None
     return f"no public group stands for {named(unknown)}: groups at random play them"
@@ -143,6 +144,18 @@ def prepare_public_side(
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
+    """
+    public, table = read_public_side(settings, base=base, on_done=on_done)
+    return public if table is None else with_groups(public, settings, table)
+
+
+def read_public_side(
+    settings: StudySettings, *, base: Path, on_done: Callable[[str], None] = lambda what: None
+) -> tuple[PublicSide, pd.DataFrame | None]:
+    """The same before the records are taken in groups, and their table for :func:`with_groups`.
+
+    All but the groups is the same for any ``[model]`` of the same loss. Arguments, warnings and
+    errors are those of :func:`prepare_public_side`.
     """
     features = settings.features
     table, private = None, False
@@ -176,10 +189,9 @@ def prepare_public_side(
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
     warn_of_dropped(feature_map, features.columns or ())
     if table is None:
-        return PublicSide(feature_map=feature_map, records=None)
+        return PublicSide(feature_map=feature_map, records=None), None
     targets = feature_map.target.raw(table[feature_map.target_name])
-    public = PublicSide(feature_map=feature_map, records=records, raw_targets=targets)
-    return _with_groups(public, settings, table)
+    return PublicSide(feature_map=feature_map, records=records, raw_targets=targets), table
 
 
 def _check_loss(settings: StudySettings, feature_map: FeatureMap) -> None:
@@ -198,8 +210,14 @@ def _check_loss(settings: StudySettings, feature_map: FeatureMap) -> None:
         )
 
 
-def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame) -> PublicSide:
-    """The same with the group of each public record, and of owners whose group is known."""
+def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame) -> PublicSide:
+    """The same with the group of each public record, and of owners whose group is known.
+
+    Args:
+      public: What is public, without groups.
+      settings: The study, whose model decides whether groups that nobody named are taken.
+      table: The public records as they were read.
+    """
     column = settings.forecast.group_column
     if column is not None:
         labels, known = _groups(settings, table, column)

@@ -52,8 +52,8 @@ def frequency_of(settings: StudySettings, num_records: Sequence[int]) -> Vector 
 
 def own_index(settings: StudySettings) -> int | None:
     """The index of the owner that is the learner, or None."""
-    names = [entry.name for entry in settings.owners]
-    return None if settings.learner.own is None else names.index(settings.learner.own)
+    own = settings.learner.own
+    return None if own is None else [entry.name for entry in settings.owners].index(own)
 
 
 def epsilons_of(settings: StudySettings) -> Vector:

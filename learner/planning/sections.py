@@ -9,13 +9,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
+from common.config import (
+    Address,
+    Epsilon,
+    LossName,
+    Positive,
+    SecretPlace,
+    Settings,
+    names_ticks,
+)
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
-from learner.planning.privacy_settings import AMOUNT, PROMISED, or_auto
+from learner.planning.privacy_settings import AMOUNT, or_auto
 
 __all__ = [
     "AUTO",
@@ -343,7 +351,7 @@ def with_profile_defaults(
      {'epsilon': 1, 'sensitivity': 'domain', 'split': 'schedule'})
     """
     given, asked = dict(algorithm), dict(privacy)
-    if has_public and not own_rates and not _names_ticks(given, asked):
+    if has_public and not own_rates and not names_ticks(given, asked):
         given["name"] = "auto"
     kind = ALGORITHMS.get(str(given.get("name", "asynchronous")))
     if "clip" in asked:
@@ -380,11 +388,6 @@ def _filled(
             if given["correction"] != "none" and not own_rates:
                 given.setdefault("clocks", "records")
     return given, asked
-
-
-def _names_ticks(algorithm: Mapping[str, Any], privacy: Mapping[str, Any]) -> bool:
-    """Whether a study says anything of how ticks are made, so that it means them."""
-    return bool(set(algorithm) - {"time_scale"} or set(privacy) - PROMISED)
 
 
 def is_owner_requested(algorithm: Any) -> bool:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from common.arrays import Vector
+from common.config import PROMISED
 from common.losses import LOSSES
 from common.privacy import noted_amount
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.decision import Decision
-from learner.planning.privacy_settings import PROMISED
 from learner.planning.settings import StudySettings
 
 __all__ = [

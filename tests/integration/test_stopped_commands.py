@@ -326,6 +326,23 @@ run_command(cli, "copriv")
 INIT = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
 
 
+def is_stopped(program, typed, status, folder):
+    """A query in a program of its own ends as every command, and leaves nothing."""
+    said = subprocess.run(
+        [sys.executable, "-c", program, *typed],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (said.returncode, said.stderr) == (
+        status,
+        "copriv: stopped; type the same command again to start over\n",
+    )
+    assert not (folder / "made").exists()
+
+
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 @pytest.mark.parametrize(
     ("side", "typed"),
@@ -341,19 +358,7 @@ def test_a_query_without_an_end_is_stopped(name, status, side, typed, tmp_path):
     owner = {"name": "a", "data": {"path": "a.sqlite", "query": ENDLESS}}
     owner["policy"] = {"epsilon_per_study": 1, "epsilon_lifetime": 1}
     (tmp_path / "a.toml").write_text(tomli_w.dumps(owner))
-    said = subprocess.run(
-        [sys.executable, "-c", READING.format(signal=name, side=side), *typed],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert (said.returncode, said.stderr) == (
-        status,
-        "copriv: stopped; type the same command again to start over\n",
-    )
-    assert not (tmp_path / "made").exists()
+    is_stopped(READING.format(signal=name, side=side), typed, status, tmp_path)
 
 
 STOPPED_IN_DUCKDB = """
@@ -376,19 +381,7 @@ def test_a_long_query_of_duckdb_is_stopped(name, status, tmp_path):
     pytest.importorskip("duckdb").connect(str(tmp_path / "a.duckdb")).close()
     long = "select count(*) x from range(1000000000) a(i), range(100000) b(j) where i * j % 7 = 3"
     typed = ["init", "a.duckdb", "--query", long, "--target", "x", "--yes", "--out", "made"]
-    said = subprocess.run(
-        [sys.executable, "-c", STOPPED_IN_DUCKDB.format(signal=name), *typed],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert (said.returncode, said.stderr) == (
-        status,
-        "copriv: stopped; type the same command again to start over\n",
-    )
-    assert not (tmp_path / "made").exists()
+    is_stopped(STOPPED_IN_DUCKDB.format(signal=name), typed, status, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["_write_results", "model_of"])

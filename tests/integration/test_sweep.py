@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from waiting import wait_until
 import learner
 from common.config import load_settings
 from common.errors import InputError
+from common.tables import read_table
 from learner.commands.sweep import _gone_without_results, _read_grounds
 from learner.planning.grid import experiment_of
 from learner.planning.public_side import prepare_public_side
@@ -188,7 +190,9 @@ def test_each_model_of_a_grid_takes_the_public_records_in_groups_as_its_study_do
     path = tmp_path / "study.toml"
     path.write_text(tomli_w.dumps(study))
     experiment = experiment_of(path, {"model.theta_max": [0.05, 1.0]}, seeds=1)
-    grounds = _read_grounds(experiment.points, base=tmp_path)
+    with mock.patch("learner.planning.public_side.read_table", wraps=read_table) as reads:
+        grounds = _read_grounds(experiment.points, base=tmp_path)
+    assert reads.call_count == 1
     alone = [prepare_public_side(point.settings, base=tmp_path) for point in experiment.points]
     assert [its.labels is None for its in alone] == [False, True]
     assert [its.public.labels is None for its in grounds] == [False, True]
