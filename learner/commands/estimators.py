@@ -302,11 +302,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
 
 def _without_gaps(y: Any) -> Any:
-    """Targets, none of which may be missing: numpy and scikit-learn fail on None and pd.NA.
-
-    Raises:
-      ValueError: Some are.
-    """
+    """Targets, none of which may be missing: numpy and scikit-learn fail on None and pd.NA."""
     if not isinstance(y, list | tuple | pd.Series | np.ndarray) or getattr(y, "ndim", 1) != 1:
         return y
     gaps = int(pd.Series(y, dtype=object).isna().sum())

@@ -122,9 +122,6 @@ def _say_what_is_left_out(
     """Why ways that were named are not compared.
 
     Whoever names all of them, as the default does, means those that are possible.
-
-    Warns:
-      DoubtWarning: A way that was named is left out.
     """
     if set(WAYS) <= set(compare):
         return
@@ -141,11 +138,7 @@ def _say_what_is_left_out(
 
 
 def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
-    """What all points together say.
-
-    Raises:
-      InputError: The study's own could not be computed.
-    """
+    """What all points together say."""
     if "study" not in sweep.results:
         failure = sweep.failures.get("study")
         reason = failure.error if failure else "it was not computed"

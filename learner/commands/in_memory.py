@@ -158,11 +158,7 @@ def name_of_target(columns: Iterable[str]) -> str:
 
 
 def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
-    """Warn of cells that mean something else than is read, as ``copriv init`` does.
-
-    Warns:
-      DoubtWarning: There may be some.
-    """
+    """Warn of cells that mean something else than is read, as ``copriv init`` does."""
     left = {*features.drop, *features.categorical, features.target}
     looked = look_at(records[[name for name in records.columns if name not in left]])
     # That a column of plain dates is one is no doubt.

@@ -139,12 +139,7 @@ def _columns(session: Session) -> str:
 
 
 def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
-    """The choices with what was open asked, or chosen; each is looked at before the next.
-
-    Raises:
-      InputError: Something that cannot be chosen is open, and nothing may be asked, or what was
-        typed cannot be used.
-    """
+    """The choices with what was open asked, or chosen; each is looked at before the next."""
     choices = _asked_target(session, choices, yes=yes)
     choices = _asked_owners(session, choices, yes=yes)
     if choices.public is None and not yes:
@@ -156,11 +151,7 @@ def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
 
 
 def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
-    """The choices with a target and, where it is of words, the values of class +1.
-
-    Raises:
-      InputError: There is no target, it cannot be learnt, or nothing may be asked.
-    """
+    """The choices with a target and, where it is of words, the values of class +1."""
 
     def check(name: str) -> None:
         session.check_target(name, choices, asks=not yes)
@@ -195,11 +186,7 @@ def _values(typed: str) -> tuple[str, ...]:
 
 
 def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
-    """The choices with whose a record is.
-
-    Raises:
-      InputError: What was typed makes no owners.
-    """
+    """The choices with whose a record is."""
 
     def check(owners: str) -> None:
         session.parts(replace(choices, owners=owners), [])
@@ -218,11 +205,7 @@ def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
 
 
 def _asked_epsilon(choices: Choices, *, yes: bool) -> Choices:
-    """The choices with a budget.
-
-    Raises:
-      InputError: What was typed is none.
-    """
+    """The choices with a budget."""
     from learner.commands.raw_tables import checked_epsilon  # noqa: PLC0415 (keeps --help quick)
 
     if choices.epsilon is None:

@@ -138,9 +138,6 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
       ours: The CA's certificate of ``[tls]``.
       certs: The folder of the CA that signs.
       learner: The learner's name.
-
-    Raises:
-      InputError: They are different.
     """
     made, signer = certs / learner / "ca.pem", certs / CA_FOLDER / "certificate.pem"
     if real_path(ours) == real_path(made):

@@ -143,32 +143,20 @@ class Run:
 
 
 def _check_typed(study: object, data: object) -> None:
-    """Refuse what names no study's file, or no table's.
-
-    Raises:
-      InputError: One of them is no path.
-    """
+    """Refuse what names no study's file, or no table's."""
     _check_path("study", study, "the path of STUDY.toml")
     if data is not None:
         _check_path("data", data, "the path of a table; write it to a file first")
 
 
 def _check_path(name: str, given: object, expected: str) -> None:
-    """Refuse what is no path.
-
-    Raises:
-      InputError: It is none.
-    """
+    """Refuse what is no path."""
     if not isinstance(given, str | PathLike):
         raise InputError(f"{name}: got a {type(given).__name__}, expected {expected}")
 
 
 def _check_frame(table: object) -> None:
-    """Refuse what is no table, such as a file's name.
-
-    Raises:
-      InputError: It is none.
-    """
+    """Refuse what is no table, such as a file's name."""
     if not isinstance(table, pd.DataFrame):
         kind = type(table)
         known = kind.__name__

@@ -171,11 +171,7 @@ def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
 
 
 def _computed(experiment: Experiment, grounds: Sequence[Ground], how: How) -> pd.DataFrame:
-    """One row for each study that could be computed; a warning names what was left out.
-
-    Raises:
-      InputError: None could be.
-    """
+    """One row for each study that could be computed; a warning names what was left out."""
     points, seeds = experiment.points, experiment.seeds
     to_decide = _to_decide(experiment, grounds)
     decided = how.run("deciding", decide_point, to_decide, read_decided)

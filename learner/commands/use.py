@@ -101,11 +101,7 @@ def _is_read_by_all(file: Path) -> bool:
 
 
 def _check_out(out: Path) -> None:
-    """Refuse to write over a file without predictions, such as another table.
-
-    Raises:
-      InputError: There is one.
-    """
+    """Refuse to write over a file without predictions, such as another table."""
     if not out.is_file() or not out.stat().st_size:
         return
     try:
@@ -120,11 +116,7 @@ def _check_out(out: Path) -> None:
 
 
 def _model_of(run: Path) -> Model:
-    """The model of a run folder, or of a file.
-
-    Raises:
-      InputError: There is none, such as of a run that has not finished, or it is damaged.
-    """
+    """The model of a run folder, or of a file."""
     # os.path says no of a path that is too long, where Path raises.
     has_none = not any(os.path.exists(run / name) for name in ("model.json", "summary.json"))
     if has_none and any(os.path.isfile(run / name) for name in OF_OTHERS):
@@ -133,11 +125,7 @@ def _model_of(run: Path) -> Model:
 
 
 def _chosen(run: Path, *, public: bool) -> Model:
-    """The common model of a run, or that of its public records.
-
-    Warns:
-      DoubtWarning: The common one is worse, or its noise protected nobody.
-    """
+    """The common model of a run, or that of its public records."""
     model = _model_of(run)
     if public:
         return model.of_public_records(where=str(run))
@@ -173,11 +161,7 @@ def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
 
 
 def _check_columns(needed: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
-    """Refuse a table without a column that the model needs, such as an owner's with other names.
-
-    Raises:
-      InputError: One is not there.
-    """
+    """Refuse a table without a column that the model needs, such as an owner's with other names."""
     try:
         check_columns(needed, map(str, table.columns), where=where)
     except InputError as error:
@@ -286,11 +270,7 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
 
 
 def _check_ending(out: Path, form: str) -> None:
-    """Refuse a file whose name says that it is of another form.
-
-    Raises:
-      InputError: It does.
-    """
+    """Refuse a file whose name says that it is of another form."""
     meant = next((other for other, end in ENDINGS.items() if out.name.lower().endswith(end)), form)
     if meant != form:
         raise InputError(
@@ -306,9 +286,6 @@ def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
       model: The model.
       run: Where it is.
       own: How names of further columns begin, in letters of either case; None where there are none.
-
-    Raises:
-      InputError: It has one.
     """
     for name in (rule.name for rule in model.feature_map.columns):
         if name in model.names_added or (own is not None and name.lower().startswith(own)):
@@ -320,11 +297,7 @@ def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
 
 
 def _check_named(model: Model, run: Path, form: str) -> None:
-    """Refuse a model with an input that has no name, which neither graphs nor queries can have.
-
-    Raises:
-      InputError: It has one.
-    """
+    """Refuse a model with an input that has no name, which neither graphs nor queries can have."""
     if not all(rule.name for rule in model.feature_map.columns):
         raise InputError(
             f"{run}: an input of the model has an empty name, and --to {form} needs one for each; "
@@ -334,11 +307,7 @@ def _check_named(model: Model, run: Path, form: str) -> None:
 
 
 def _check_writable(model: Model, run: Path) -> None:
-    """Refuse a model with an input whose name no query can have, or would be read on as one.
-
-    Raises:
-      InputError: It has one.
-    """
+    """Refuse a model with an input whose name no query can have, or would be read on as one."""
     from learner.results.export_sql import UNWRITABLE  # noqa: PLC0415 (as the others)
 
     for name in (rule.name for rule in model.feature_map.columns):

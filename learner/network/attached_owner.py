@@ -223,11 +223,6 @@ class AttachedOwner:
         """What is read from the owner's reply to one call; they go one after another.
 
         An owner that asks for patience gets the same call again, as long as the deadline lasts.
-
-        Raises:
-          UnreachableError: It is not attached, or leaves, or is silent; its stream is ended, so
-            that it has to come back with a new one.
-          RefusedError: It refuses, or what it sends is no reply to this call.
         """
         due = time.monotonic() + self._deadline
         while (reply := self._call_once(message)).HasField("refusal"):

@@ -177,9 +177,6 @@ def _memory_owners(
 
     Their noise comes from a seed, drawn where none is given, and protects nobody. With equal seeds
     they answer as processes do, bit for bit.
-
-    Raises:
-      InputError: Owners begin, which takes a line that they open.
     """
     if settings.algorithm.initiative == "owner":
         raise InputError(

@@ -181,11 +181,7 @@ def _affirmed(counts: Mapping[str, int]) -> str:
 def _positive_keys(
     name: str, positive: Sequence[str], counts: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """The values of class +1 as the column has them, however they were typed.
-
-    Raises:
-      InputError: The column has no such value.
-    """
+    """The values of class +1 as the column has them, however they were typed."""
     keys = {category_key(value) or "": value for value in positive}
     for key, typed in keys.items():
         if key not in counts:

@@ -123,11 +123,7 @@ def _are_several(given: object) -> TypeGuard[Iterable[object]]:
 
 
 def _checked(key: str, values: list[object], *, where: str) -> list[object]:
-    """The values of a key that can be one of a grid.
-
-    Raises:
-      InputError: It cannot, or a value is given twice.
-    """
+    """The values of a key that can be one of a grid."""
     if key == "seed":
         raise InputError(f"{where}: seeds are not part of the grid; give their number with --seeds")
     for i, value in enumerate(values):

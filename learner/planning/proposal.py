@@ -160,11 +160,7 @@ def check_noise(plan: Plan, feature_map: FeatureMap) -> None:
 
 
 def _noise_scales(plan: Plan, feature_map: FeatureMap, asked: Sequence[StudyTerms]) -> list[float]:
-    """Scale of each owner's noise under its terms, 0 where it is not asked or adds none.
-
-    Raises:
-      NoiseError: It could not be drawn.
-    """
+    """Scale of each owner's noise under its terms, 0 where it is not asked or adds none."""
 
     @functools.cache
     def scale(terms: StudyTerms, n_i: int) -> float:

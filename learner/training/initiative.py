@@ -158,11 +158,7 @@ class LiveTicks(Iterator[Tick], ABC):
         self._journal.note(PENDING, json.dumps(pending))
 
     def _nobody(self, whom: str, silence: float) -> None:
-        """Rest, or stop after too long a silence.
-
-        Raises:
-          UnreachableError: Nobody was there for too long.
-        """
+        """Rest, or stop after too long a silence."""
         if time.monotonic() - self._seen > silence:
             raise UnreachableError(f"{whom} for {silence:g} seconds; resume the run when they are")
 

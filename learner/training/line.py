@@ -238,11 +238,7 @@ class OwnerLine(_Contact):
         return None
 
     def _skips(self, query: Query) -> bool:
-        """After a refusal of its number: whether the query's number is spent, and is passed over.
-
-        Raises:
-          CoprivError: The owner is not there, or refuses the study.
-        """
+        """After a refusal: whether the query's number is spent, and is passed over."""
         if self._numbers.in_doubt:
             self._accept(self.owner.enroll(self._terms))
         if not (more := self._numbers.pass_over(query.sequence)):

@@ -323,11 +323,7 @@ class _LostTail:
         return response
 
     def _give_up(self, line: OwnerLine) -> None:
-        """Go on without an owner, if there is another.
-
-        Raises:
-          UnreachableError: There is none; nothing is lost, the run can be resumed.
-        """
+        """Go on without an owner, if there is another."""
         if not any(other.state.can_be_asked for other in self._lines):
             names = ", ".join(other.status for other in self._lines if other.status)
             raise UnreachableError(f"no owner answered for {self._patience:g} seconds ({names})")

@@ -384,11 +384,7 @@ def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDesc
 
 
 def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed: int) -> Decision:
-    """What the settings leave to "auto", for owners that say this of themselves.
-
-    Raises:
-      UndecidedError: It cannot be decided; no owner knows of the study yet.
-    """
+    """What the settings leave to "auto", for owners that say this of themselves."""
     # What nobody would answer need not be kept for it.
     asked = settings if any(facts.validation) else settings.with_validation(Fraction(0))
     try:
