@@ -17,7 +17,7 @@ keeps the :class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,36 +49,6 @@ class MomentsState:
     weight: float
     variance: float
     theta: Vector
-
-
-def received(
-    state: MomentsState,
-    tick: Tick,
-    responses: Mapping[int, Vector],
-    *,
-    weights: Vector,
-    scales: Vector,
-    solve: Callable[[Vector, float], Vector],
-) -> MomentsState:
-    """The state after one more owner has answered.
-
-    Args:
-      state: The state before.
-      tick: Whose turn it is.
-      responses: Their responses.
-      weights: Each owner's share of the records, shape (N,).
-      scales: Scale b of each owner's noise, of variance 2 b^2, shape (N,).
-      solve: (mean response, variance of its noise) -> model.
-    """
-    total, weight, variance = state.total, state.weight, state.variance
-    for owner in tick.owners:
-        if owner in responses:
-            share = float(weights[owner])
-            total = total + share * responses[owner]
-            weight += share
-            variance += 2.0 * (share * float(scales[owner])) ** 2
-    theta = solve(total / weight, variance / weight**2)
-    return MomentsState(total=total, weight=weight, variance=variance, theta=theta)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,9 +109,16 @@ class SecondMoments:
     ) -> MomentsState:
         """Add the tick's moments by their owners' shares, and solve again."""
         scales = np.zeros(len(self.weights)) if self.scales is None else self.scales
-        return received(
-            state, tick, responses, weights=self.weights, scales=scales, solve=self.solve
-        )
+        total, weight, variance = state.total, state.weight, state.variance
+        for owner in tick.owners:
+            if owner in responses:
+                share = float(self.weights[owner])
+                total = total + share * responses[owner]
+                weight += share
+                # Laplace noise of the scale b has the variance 2 b^2.
+                variance += 2.0 * (share * float(scales[owner])) ** 2
+        theta = self.solve(total / weight, variance / weight**2)
+        return MomentsState(total=total, weight=weight, variance=variance, theta=theta)
 
     def central_model(self, state: MomentsState) -> Vector:
         """The solution so far, shape (p,)."""

@@ -6,8 +6,8 @@ An algorithm is added here; planning, deciding, checking settings and reporting 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from common.arrays import Vector
 from common.errors import InputError
@@ -26,11 +26,12 @@ __all__ = ["ALGORITHMS", "NO_KEYS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated
 Clocks = Callable[[], Iterable[Tick]]
 Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments | NewtonStep
 """The algorithms that :mod:`learner.simulated` runs many studies of at once."""
+A = TypeVar("A", bound=Simulated)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setup:
-    """What a study says to any algorithm; each takes what it uses.
+    """What a study says to any algorithm; each takes what it has a field of the same name for.
 
     Args:
       weights: Shares n_i/n of the records, one per owner, summing to 1.
@@ -105,70 +106,31 @@ class Kind:
         return horizon if self.constant is not None else horizon // num_owners
 
 
+def _made(kind: type[A], setup: Setup, **own: Any) -> A:
+    """An algorithm of this kind: its fields as the study says them, and what it calls otherwise."""
+    taken = {field.name for field in fields(kind)} & {field.name for field in fields(Setup)}
+    return kind(**{name: getattr(setup, name) for name in taken} | own)
+
+
 def _asynchronous(setup: Setup) -> Asynchronous:
-    return Asynchronous(
-        weights=setup.weights,
-        num_features=setup.num_features,
-        horizon=setup.horizon,
-        rho=setup.constant,
-        theta_max=setup.theta_max,
-        regulariser=setup.regulariser,
-        rule=setup.rule or "printed",
-        groups=setup.groups,
-        frequency=setup.frequency,
-        counted=setup.counted,
-        tail_average=setup.tail_average,
-        start=setup.start,
-    )
+    return _made(Asynchronous, setup, rho=setup.constant, rule=setup.rule or "printed")
 
 
 def _descent(setup: Setup) -> SynchronousDescent:
-    return SynchronousDescent(
-        weights=setup.weights,
-        num_features=setup.num_features,
-        horizon=setup.horizon,
-        rho=setup.constant,
-        theta_max=setup.theta_max,
-        regulariser=setup.regulariser,
-        projection=setup.rule != "printed",
-    )
+    projection = setup.rule != "printed"
+    return _made(SynchronousDescent, setup, rho=setup.constant, projection=projection)
 
 
 def _average(setup: Setup) -> SynchronousAverage:
-    return SynchronousAverage(
-        weights=setup.weights,
-        num_features=setup.num_features,
-        horizon=setup.horizon,
-        initial_step=setup.constant,
-        theta_max=setup.theta_max,
-        regulariser=setup.regulariser,
-    )
+    return _made(SynchronousAverage, setup, initial_step=setup.constant)
 
 
 def _moments(setup: Setup) -> SecondMoments:
-    return SecondMoments(
-        weights=setup.weights,
-        num_features=setup.num_features,
-        theta_max=setup.theta_max,
-        regulariser=setup.regulariser,
-        around=setup.around,
-        scales=setup.scales,
-    )
+    return _made(SecondMoments, setup)
 
 
 def _newton(setup: Setup) -> NewtonStep:
-    assert setup.around is not None  # noqa: S101 (it is decided before)
-    assert setup.scales is not None  # noqa: S101 (it is decided before)
-    return NewtonStep(
-        weights=setup.weights,
-        around=setup.around,
-        curvature_scale=setup.curvature_scale,
-        scales=setup.scales,
-        theta_max=setup.theta_max,
-        regulariser=setup.regulariser,
-        rounds=setup.horizon // len(setup.weights),
-        is_quadratic=setup.is_quadratic,
-    )
+    return _made(NewtonStep, setup, rounds=setup.horizon // len(setup.weights))
 
 
 def _as_they_tick(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
