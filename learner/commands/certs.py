@@ -17,8 +17,6 @@ from learner.planning.settings import StudySettings
 
 __all__ = ["run_certs"]
 
-CA_DAYS = 3650
-
 
 def run_certs(
     settings: StudySettings | None,
@@ -46,7 +44,7 @@ def run_certs(
     """
     parties = _parties(settings, owners, learners, has_ca=(out / "ca").is_dir())
     study = settings.name if settings else "a study"
-    issued = make_certificates(out, parties, study=study, days=days, ca_days=CA_DAYS, renew=renew)
+    issued = make_certificates(out, parties, study=study, days=days, renew=renew)
     console.print(_table(issued))
     console.print(
         f"Give each party its folder; {out / 'ca'} stays here: its key makes more of them.",

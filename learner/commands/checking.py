@@ -118,13 +118,7 @@ def _look(
 def _tables(
     names: Sequence[str], found: Sequence[Sequence[Finding]], *, width: int
 ) -> Iterator[Table]:
-    """Sites by rules; where that is too wide, rules by as many sites as have room, again and again.
-
-    Args:
-      names: The sites'.
-      found: What was found of each.
-      width: How many letters a line has.
-    """
+    """Sites by rules; where that is too wide, rules by as many sites as have room, repeatedly."""
     marks = [[_mark(finding) for finding in site] for site in found]
     if _width_of("site", *names) + sum(map(_width_of, RULES)) <= width:
         yield _table(

@@ -69,8 +69,8 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
                 "--abandon"
             )
         study_id = name_of_begun(settings, journal, path=folder / JOURNAL)
-        names = open_promises(_names(settings), journal)
-        names = [name for name in names if name != settings.learner.own]
+        promising = open_promises([entry.name for entry in settings.owners], journal)
+        names = [name for name in promising if name != settings.learner.own]
         if not names:
             console.print(f"{folder}: no owner holds epsilon for this run", highlight=False)
             return
@@ -91,10 +91,6 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
     for name in closed:
         console.print(f"{name}: closed; what it did not spend is its own again", highlight=False)
     _raise_first([failure for failure in failures if failure], again)
-
-
-def _names(settings: StudySettings) -> list[str]:
-    return [entry.name for entry in settings.owners]
 
 
 def _refuse_simulated(settings: StudySettings, folder: Path) -> None:

@@ -59,13 +59,9 @@ def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
     ):
         if address is not None:
             yield port_finding(rule, address)
-    yield from proxy_findings(_addresses(settings))
+    yield from proxy_findings([one.address for one in settings.owners if one.address is not None])
     yield folder_finding("runs", RUNS.absolute())
     yield from _public_side(settings, base)
-
-
-def _addresses(settings: StudySettings) -> list[str]:
-    return [entry.address for entry in settings.owners if entry.address is not None]
 
 
 def _certificate(settings: StudySettings, base: Path) -> str:

@@ -84,7 +84,9 @@ def run_forecast(
     asked = fingerprint({"study": Question(candidate=candidate)})
     folder = _folder(out, name=f"{settings.name}-forecast", asked=asked)
     with kept_in(folder, out):
-        _say_what_takes_long(console, len(groups.records), len(settings.owners))
+        public, sites = counted(len(groups.records), "public record"), len(settings.owners)
+        learning = f"deciding from {public} how {counted(sites, 'owner')} would learn"
+        console.print(learning, highlight=False)
         with console.status("deciding"):
             decision = decide_quietly(
                 settings,
@@ -109,11 +111,6 @@ def run_forecast(
         _leave(found, folder, asked=asked)
     print_verdict(found, console)
     return folder
-
-
-def _say_what_takes_long(console: Console, records: int, owners: int) -> None:
-    public, sites = counted(records, "public record"), counted(owners, "owner")
-    console.print(f"deciding from {public} how {sites} would learn", highlight=False)
 
 
 def _say_what_is_left_out(
@@ -206,13 +203,7 @@ def _num_records(
 
 
 def _folder(out: Path | None, *, name: str, asked: str) -> Path:
-    """A new folder, or the one of a forecast that was stopped, or has finished, of the same study.
-
-    Args:
-      out: The folder that was typed.
-      name: What another one's name begins with.
-      asked: What is forecast.
-    """
+    """A new folder, or the one of a forecast of the same study, stopped or finished."""
     if out is not None and (out / "points").is_dir():
         if _asked_there(out / VERDICT) not in (None, asked):
             raise InputError(

@@ -22,7 +22,7 @@ from learner.planning.settings import StudySettings
 
 __all__ = ["admit_requests", "invite_owners"]
 
-DAYS, CA_DAYS = 365, 3650
+DAYS = 365
 
 
 def invite_owners(
@@ -124,7 +124,6 @@ def _identity(
         [Party(name=learner, role="learner", hosts=hosts)],
         study=settings.name,
         days=DAYS,
-        ca_days=CA_DAYS,
         renew=False,
         option="--certs",
     )
@@ -132,13 +131,7 @@ def _identity(
 
 
 def _check_authority(ours: Path, certs: Path, learner: str) -> None:
-    """Refuse another CA than that of the study: it would sign what the study does not trust.
-
-    Args:
-      ours: The CA's certificate of ``[tls]``.
-      certs: The folder of the CA that signs.
-      learner: The learner's name.
-    """
+    """Refuse another CA than that of ``[tls]``, ours: what it signs the study does not trust."""
     made, signer = certs / learner / "ca.pem", certs / CA_FOLDER / "certificate.pem"
     if real_path(ours) == real_path(made):
         return

@@ -6,8 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +72,7 @@ class Ground:
     counts: tuple[int, ...]
     features: Matrix
     targets: Vector
+    _digests: dict[int, str] = field(default_factory=dict, init=False)
 
     def digest(self, owners: int) -> str:
         """A text that identifies public records, their groups, and records of the first owners."""
@@ -83,11 +83,6 @@ class Ground:
             parts += [self.features[:n], self.targets[:n]]
             self._digests[owners] = records_digest(*parts)
         return self._digests[owners]
-
-    @cached_property
-    def _digests(self) -> dict[int, str]:
-        """Those that were made."""
-        return {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,7 +133,8 @@ def run_study_sweep(
         f"points {points:,} x seeds {seeds:,} = {counted(points * seeds, 'study', 'studies')}",
         highlight=False,
     )
-    grounds = _grounds(experiment)
+    with _warnings_once():
+        grounds = _read_grounds(experiment.points, base=experiment.base)
     was_there = out is not None and out.is_dir()
     goes_on = out is not None and (out / GRID).is_file()
     folder = _folder(out, experiment)
@@ -192,12 +188,6 @@ def _computed(experiment: Experiment, grounds: Sequence[Ground], how: How) -> pd
     return rows
 
 
-def _grounds(experiment: Experiment) -> list[Ground]:
-    """What each point stands on; tables that are read alike are read once, for all owners."""
-    with _warnings_once():
-        return _read_grounds(experiment.points, base=experiment.base)
-
-
 @contextmanager
 def _warnings_once() -> Iterator[None]:
     """A table that is read for several points warns once."""
@@ -209,7 +199,7 @@ def _warnings_once() -> Iterator[None]:
 
 
 def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
-    """The same, each table's warnings as often as it is read.
+    """What each point stands on; tables that are read alike are read once, for all owners.
 
     Whether public records are taken in groups depends on the model, too, and records do not.
     """

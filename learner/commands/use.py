@@ -6,8 +6,8 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -265,7 +265,8 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     if form == "sql":
         _check_writable(model, run)
     with needing_extras(f"--to {form}"):
-        content = EXPORTS[form](model)
+        module, writer = EXPORTS[form]
+        content = getattr(import_module(module), writer)(model)
     write_or_refuse(out, content, mode=_mode_of(model), cure=ELSEWHERE)
 
 
@@ -280,13 +281,7 @@ def _check_ending(out: Path, form: str) -> None:
 
 
 def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
-    """Refuse a model with an input of the name of a column that a prediction adds.
-
-    Args:
-      model: The model.
-      run: Where it is.
-      own: How names of further columns begin, in letters of either case; None where there are none.
-    """
+    """Refuse a model with an input named as a column that a prediction adds, or so beginning."""
     for name in (rule.name for rule in model.feature_map.columns):
         if name in model.names_added or (own is not None and name.lower().startswith(own)):
             raise InputError(
@@ -319,37 +314,13 @@ def _check_writable(model: Model, run: Path) -> None:
             )
 
 
-def _onnx(model: Model) -> bytes:
-    from learner.results.export_onnx import onnx_bytes  # noqa: PLC0415 (an extra)
-
-    return onnx_bytes(model)
-
-
-def _sklearn(model: Model) -> bytes:
-    from learner.commands.estimators import estimator_bytes  # noqa: PLC0415 (an extra)
-
-    return estimator_bytes(model)
-
-
-def _json(model: Model) -> str:
-    from learner.results.export_json import json_text  # noqa: PLC0415 (as the others)
-
-    return json_text(model)
-
-
-def _sql(model: Model) -> str:
-    from learner.results.export_sql import sql_query  # noqa: PLC0415 (as the others)
-
-    return sql_query(model)
-
-
-EXPORTS: Mapping[str, Callable[[Model], Any]] = {
-    "onnx": _onnx,
-    "sklearn": _sklearn,
-    "json": _json,
-    "sql": _sql,
+# What writes each form that a model can be exported to; its module may need an extra.
+EXPORTS = {
+    "onnx": ("learner.results.export_onnx", "onnx_bytes"),
+    "sklearn": ("learner.commands.estimators", "estimator_bytes"),
+    "json": ("learner.results.export_json", "json_text"),
+    "sql": ("learner.results.export_sql", "sql_query"),
 }
-"""What a model can be exported to, by the name that is typed."""
 
 # How the name of a file of each form ends; other endings say nothing.
 ENDINGS = {"onnx": ".onnx", "sklearn": ".joblib", "json": ".json", "sql": ".sql"}

@@ -88,8 +88,8 @@ def make_certificates(
     *,
     study: str,
     days: int,
-    ca_days: int,
     renew: bool,
+    ca_days: int = 3650,
     option: str = "--out",
 ) -> list[Issued]:
     """Make what is missing, does not fit or expires within 30 days; keep the rest.
@@ -99,8 +99,8 @@ def make_certificates(
       parties: Who needs a certificate.
       study: The study's name, for the CA's.
       days: How long a certificate is valid.
-      ca_days: How long a new CA is.
       renew: Replace all certificates, with the same CA.
+      ca_days: How long a new CA is.
       option: What names the folder.
 
     Raises:
