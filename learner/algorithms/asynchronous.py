@@ -91,11 +91,7 @@ class Asynchronous(Variants):
         start = zero if self.start is None else self.start
         copies = np.tile(start, (self.num_copies, 1))
         return LearnerState(
-            theta_L=start,
-            copies=Versioned(copies),
-            k=0,
-            tail_sum=zero,
-            counts=self.no_counts(),
+            theta_L=start, copies=Versioned(copies), k=0, tail_sum=zero, counts=self.no_counts()
         )
 
     def query_point(self, state: LearnerState, tick: Tick) -> Vector:

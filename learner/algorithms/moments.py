@@ -142,11 +142,7 @@ class SecondMoments:
         return box_least_squares(positive + ridge, cross, theta_max=self.theta_max)
 
     def _shrunken(
-        self,
-        around: Around,
-        gram: NDArray[np.float64],
-        cross: NDArray[np.float64],
-        variance: float,
+        self, around: Around, gram: NDArray[np.float64], cross: NDArray[np.float64], variance: float
     ) -> NDArray[np.float64]:
         r"""The same around the public model, whose gradient is :math:`2(A\theta_0 - b)`.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 from common.arrays import Vector
@@ -125,17 +126,8 @@ def _average(setup: Setup) -> SynchronousAverage:
     return _made(SynchronousAverage, setup, initial_step=setup.constant)
 
 
-def _moments(setup: Setup) -> SecondMoments:
-    return _made(SecondMoments, setup)
-
-
 def _newton(setup: Setup) -> NewtonStep:
     return _made(NewtonStep, setup, rounds=setup.horizon // len(setup.weights))
-
-
-def _as_they_tick(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
-    del num_owners
-    return clocks()
 
 
 def _in_rounds(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
@@ -152,7 +144,7 @@ def _each_in_turn(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
 ALGORITHMS: dict[str, Kind] = {
     "asynchronous": Kind(
         make=_asynchronous,
-        ticks=_as_they_tick,
+        ticks=lambda clocks, _: clocks(),
         constant="rho",
         uses=frozenset(
             {"rule", "average", "initiative", "interval", "clocks", "correction", "groups", "start"}
@@ -165,7 +157,7 @@ ALGORITHMS: dict[str, Kind] = {
     "synchronous-2": Kind(make=_average, ticks=_in_rounds, constant="initial_step"),
     # The release's name alone says to an owner what an algorithm asks (copriv-owner check).
     MOMENTS.name: Kind(
-        make=_moments,
+        make=partial(_made, SecondMoments),
         ticks=_each_in_turn,
         constant=None,
         uses=frozenset({"start"}),
@@ -181,7 +173,7 @@ ALGORITHMS: dict[str, Kind] = {
 }
 """Every algorithm, by its name."""
 
-NO_KEYS = Kind(make=_moments, ticks=_each_in_turn, constant=None)
+NO_KEYS = Kind(make=partial(_made, SecondMoments), ticks=_each_in_turn, constant=None)
 """What is known before an algorithm is chosen."""
 
 OPTIONAL_KEYS = frozenset[str]().union(*(kind.keys for kind in ALGORITHMS.values()))

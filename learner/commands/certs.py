@@ -53,11 +53,7 @@ def run_certs(
 
 
 def _parties(
-    settings: StudySettings | None,
-    owners: Sequence[str],
-    learners: Sequence[str],
-    *,
-    has_ca: bool,
+    settings: StudySettings | None, owners: Sequence[str], learners: Sequence[str], *, has_ca: bool
 ) -> list[Party]:
     """Owners by the study's addresses, unless an option gives others; then the learners."""
     found = {party.name: party for party in _of_study(settings)} if settings else {}

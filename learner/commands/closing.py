@@ -8,13 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from common.command import stoppable
-from common.errors import (
-    CoprivError,
-    InputError,
-    OrderError,
-    RefusedError,
-    UnreachableError,
-)
+from common.errors import CoprivError, InputError, OrderError, RefusedError, UnreachableError
 from common.features import load_feature_map
 from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners

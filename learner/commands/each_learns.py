@@ -17,7 +17,6 @@ from common.errors import InputError
 from common.files import make_folder
 from common.texts import counted
 from learner.commands.going_on import Simulating, stoppable_run
-from learner.commands.measuring import evaluate_with
 from learner.commands.run_start import RunStart, train_into
 from learner.commands.study import read_owners
 from learner.network.connections import Connections
@@ -71,7 +70,7 @@ def run_each_learns(
         raise InputError("--each-learns: one owner has nobody to learn with; name more owners")
     studies = [with_learner(settings, entry.name) for entry in settings.owners]
     public = prepare_public_side(settings, base=base)
-    shards, raw_targets = read_owners(settings, public.feature_map, base=base)
+    whole = read_owners(settings, public.feature_map, base=base)
     going_on = Simulating(out)
     with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
@@ -80,22 +79,18 @@ def run_each_learns(
             settings, hosting, base=base, run_folder=folder, studies=len(studies) - 1
         ) as processes:
             for index, study in enumerate(studies):
-                local = LocalShard(settings.owners[index].name, shards[index])
+                local = LocalShard(settings.owners[index].name, whole.shards[index])
                 connections = Connections(_with_local(settings, processes, local, index))
                 run = folder / local.name
                 make_folder(run)
                 start = RunStart(
                     folder=run, settings=study, public=public, base=base, going_on=going_on
                 )
-                compared = evaluate_with(study, public, shards, noiseless=noiseless)
-                summary = train_into(
-                    start,
-                    connections,
-                    console=console,
-                    evaluate=compared,
-                    raw=(shards, raw_targets),
+                summaries.append(
+                    train_into(
+                        start, connections, console=console, whole=whole, noiseless=noiseless
+                    )
                 )
-                summaries.append(summary)
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
     write_json(folder / EACH_LEARNS, result)

@@ -172,12 +172,7 @@ def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
 
 
 def sections(
-    given: Mapping[str, Any],
-    *,
-    epsilon: object,
-    loss: str,
-    theta_max: float,
-    positive: str | None,
+    given: Mapping[str, Any], *, epsilon: object, loss: str, theta_max: float, positive: str | None
 ) -> dict[str, Any]:
     """The sections of a study that an estimator's settings mean.
 
@@ -302,13 +297,7 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
 
 
 def given_away(
-    share: Any,
-    *,
-    labels: Labels,
-    names: Sequence[str],
-    targets: Any,
-    num_columns: int,
-    seed: int,
+    share: Any, *, labels: Labels, names: Sequence[str], targets: Any, num_columns: int, seed: int
 ) -> Flags:
     """Which records count as public where no public ones are given: the same share of each owner.
 

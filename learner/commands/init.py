@@ -120,16 +120,7 @@ def _notes(draft: _Draft, left: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A study that is being written.
-
-    Args:
-      session: The table.
-      choices: What was chosen.
-      target: What is predicted.
-      inputs: From what.
-      public: The places of the public rows.
-      parts: The owners' rows.
-    """
+    """A study that is being written; ``public`` are the places of its public rows."""
 
     session: Session
     choices: Choices
@@ -313,7 +304,9 @@ class _Draft:
 def _teaching(draft: _Draft) -> tuple[_Draft, list[str]]:
     """The same without columns of which public records say too little, and what to know of them."""
     feature_map, _ = draft.mapped
-    shares = unknown_shares(_owners_records(draft), feature_map)
+    places = np.concatenate([part.places for part in draft.parts])
+    owners = draft.session.table.take(places[draft.known[places]])
+    shares = unknown_shares(owners, feature_map)
     mostly = {name for name, share in shares.items() if share >= MOSTLY_UNKNOWN}
     strange = mostly - {*draft.choices.categorical}
     if len(strange) == len(feature_map.columns):
@@ -368,12 +361,6 @@ def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dic
     groups = {part.name: part.where.get(column, part.name) for part in draft.parts}
     found = {name: group for name, group in groups.items() if group in there}
     return public, {"forecast": {"group_column": column, "groups": found}}
-
-
-def _owners_records(draft: _Draft) -> pd.DataFrame:
-    """The records of all owners."""
-    places = np.concatenate([part.places for part in draft.parts])
-    return draft.session.table.take(places[draft.known[places]])
 
 
 @contextlib.contextmanager

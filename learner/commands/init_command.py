@@ -13,15 +13,7 @@ from common.command import as_listed, ask, console, out_folder
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import name_of_table
-from common.texts import (
-    LONGEST_NAME,
-    LONGEST_NOTE,
-    counted,
-    first_few,
-    named,
-    printable,
-    shortened,
-)
+from common.texts import LONGEST_NAME, LONGEST_NOTE, counted, first_few, named, printable, shortened
 from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
@@ -31,7 +23,6 @@ __all__ = ["init", "settings"]
 
 EPSILON = "1"
 NAMED = 40
-
 
 # The options that answer a question each.
 choices = as_listed(
@@ -97,13 +88,7 @@ choices = as_listed(
 @out_folder("The new study's folder; the default is the table's name.")
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 @reading_options
-def init(
-    *,
-    table: str,
-    out: Path | None,
-    yes: bool,
-    **typed: Any,
-) -> None:
+def init(*, table: str, out: Path | None, yes: bool, **typed: Any) -> None:
     """Make a study from TABLE.
 
     Looks at the columns, asks for what was not typed, and writes study.toml with a comment on every
@@ -192,7 +177,8 @@ def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
         session.parts(replace(choices, owners=owners), [])
 
     if choices.owners is None:
-        likely = [name for name in session.likely_owners if name != choices.target]
+        found = session.look.candidates_for_owners()
+        likely = [name for name in found if name != choices.target]
         owners = likely[0] if likely else "3"
         if not yes:
             names = named(likely) or "none"

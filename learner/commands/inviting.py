@@ -168,12 +168,7 @@ def _invitation(
 
 
 def admit_requests(
-    paths: Sequence[Path],
-    *,
-    certs: Path,
-    days: int,
-    agree: Callable[[str], bool],
-    console: Console,
+    paths: Sequence[Path], *, certs: Path, days: int, agree: Callable[[str], bool], console: Console
 ) -> None:
     """Sign the requests of owners that were invited; each certificate goes beside its request.
 

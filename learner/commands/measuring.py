@@ -7,7 +7,7 @@ out where it would be long, unless it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from common.arrays import Vector
@@ -18,7 +18,6 @@ from learner.algorithms.clocks import Tick
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
-from learner.planning.settings import StudySettings
 from learner.planning.validation import public_theta
 from learner.results.run_folder import Trace
 from learner.results.summary import Evaluated
@@ -28,10 +27,7 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Pace, run
 from learner.training.study import Outcome
 
-__all__ = ["Evaluate", "evaluate_with"]
-
-Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
-"""The trace and the outcome of a run -> what they come to, and psi after each communication."""
+__all__ = ["evaluate"]
 
 # Records that the run without noise looks at where nobody has asked for it: less than a second.
 NOISELESS_RECORDS = 20_000_000
@@ -40,60 +36,46 @@ NOISELESS_RECORDS = 20_000_000
 ROUNDING, SOLVED = 1e-12, 1e-9
 
 
-def evaluate_with(
-    settings: StudySettings,
-    public: PublicSide,
+@one_blas_thread()
+def evaluate(
+    outcome: Outcome,
+    trace: Trace,
     shards: Sequence[Records],
+    public: PublicSide,
     *,
     noiseless: bool,
-) -> Evaluate:
-    """What a simulation compares a run with.
+) -> tuple[Evaluated, Vector]:
+    """What a simulation's run comes to, and relative fitness after each communication.
 
     Args:
-      settings: The study.
-      public: The feature map and the public records.
+      outcome: What came of it.
+      trace: How it went.
       shards: All owners' records.
+      public: The feature map and the public records.
       noiseless: Whether the run without noise is made however long it takes.
     """
-
-    @one_blas_thread()
-    def evaluate(trace: Trace, outcome: Outcome) -> tuple[Evaluated, Vector]:
-        evaluation = Evaluation(shards=shards, problem=problem_of(settings, outcome.plan.loss))
-        psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
-        silent = None
-        if noiseless or _is_cheap(outcome.plan, shards):
-            theta = _noiseless_model(
-                settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
-            )
-            silent = _relative_fitness(evaluation, theta)
-        free = public_theta(outcome.plan, public)
-        evaluated = Evaluated(
-            relative_fitness_public=None if free is None else _relative_fitness(evaluation, free),
-            fitness=evaluation.fitness(outcome.theta),
-            fitness_optimal=evaluation.fitness_optimal,
-            relative_fitness=_relative_fitness(evaluation, outcome.theta),
-            relative_fitness_noiseless=silent,
-            relative_fitness_alone=tuple(map(_rounded, evaluation.relative_fitness_alone.tolist())),
-            models_alone=evaluation.models_alone,
-        )
-        return evaluated, psi
-
-    return evaluate
+    plan = outcome.plan
+    evaluation = Evaluation(shards=shards, problem=problem_of(plan.settings, plan.loss))
+    psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
+    silent = None
+    if noiseless or _is_cheap(plan, shards):
+        theta = _noiseless_model(plan, public.feature_map, shards, past=trace.ticks())
+        silent = _relative_fitness(evaluation, theta)
+    free = public_theta(plan, public)
+    evaluated = Evaluated(
+        relative_fitness_public=None if free is None else _relative_fitness(evaluation, free),
+        fitness=evaluation.fitness(outcome.theta),
+        fitness_optimal=evaluation.fitness_optimal,
+        relative_fitness=_relative_fitness(evaluation, outcome.theta),
+        relative_fitness_noiseless=silent,
+        relative_fitness_alone=tuple(map(_rounded, evaluation.relative_fitness_alone.tolist())),
+        models_alone=evaluation.models_alone,
+    )
+    return evaluated, psi
 
 
 def _relative_fitness(evaluation: Evaluation, theta: Vector) -> float:
-    """Relative fitness of one model; 0 where no more than rounding is left.
-
-    >>> import numpy as np
-    >>> from common.losses import Regulariser, Squared
-    >>> from learner.simulated.problem import Problem
-    >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
-    >>> shard = Records(features=np.ones((3, 1)), targets=np.array([0.1, 0.2, 0.4]))
-    >>> evaluation = Evaluation(shards=[shard], problem=problem)
-    >>> near = evaluation.theta_optimal + 1e-8
-    >>> evaluation.relative_fitness(near[None, :])[0] > 0, _relative_fitness(evaluation, near)
-    (np.True_, 0.0)
-    """
+    """Relative fitness of one model; 0 where no more than rounding is left."""
     return _rounded(float(evaluation.relative_fitness(theta[None, :])[0]))
 
 
@@ -114,17 +96,13 @@ def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
 
 
 def _noiseless_model(
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    shards: Sequence[Records],
-    *,
-    plan: Plan,
-    past: Iterable[Tick],
+    plan: Plan, feature_map: FeatureMap, shards: Sequence[Records], *, past: Iterable[Tick]
 ) -> Vector:
     """The model of the same ticks without noise: the cost of privacy is counted from it.
 
     Only a simulation has the shards. Ticks that owners had a say in are taken from the run.
     """
+    settings = plan.settings
     ticks = plan.ticks() if settings.algorithm.initiative == "learner" else past
     names = [entry.name for entry in settings.owners]
     owners = [

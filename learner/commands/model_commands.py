@@ -100,13 +100,7 @@ def export(run: Path, form: str, out: Path, *, public: bool) -> None:
 
 
 @click.command()
-@click.argument(
-    "runs",
-    metavar="RUN...",
-    nargs=-1,
-    required=True,
-    type=A_FOLDER,
-)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=A_FOLDER)
 @out_file("The page that compares several runs; the default is comparison.html.", default=None)
 def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Print the table of a finished run again, or compare several.

@@ -30,7 +30,6 @@ __all__ = [
 # A folder is refused where settings are read, which names the file to give.
 study_argument = click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
 
-
 overrides_option = click.option(
     "--set",
     "overrides",
@@ -39,7 +38,6 @@ overrides_option = click.option(
     help="Change one setting, such as privacy.epsilon=1; may be repeated.",
 )
 
-
 data_option = click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -47,14 +45,12 @@ data_option = click.option(
     help="The table to use instead of data.path.",
 )
 
-
 # The options that every command about a study with a folder of results has.
 study_options = as_listed(
     overrides_option,
     data_option,
     out_folder("Where the results go; the default is a new folder in runs/."),
 )
-
 
 # The options of a simulation alone.
 simulation_options = as_listed(
@@ -78,7 +74,6 @@ simulation_options = as_listed(
     ),
 )
 
-
 yes_option = click.option(
     "--yes",
     is_flag=True,
@@ -101,13 +96,11 @@ jobs_option = click.option(
     help="Processes; -1, the default, uses all cores.",
 )
 
-
 cluster_option = click.option(
     "--cluster",
     metavar="ADDRESS",
     help="Address of a Dask scheduler to compute on: one of your own, since it sees the records.",
 )
-
 
 days_option = click.option(
     "--days",
@@ -116,7 +109,6 @@ days_option = click.option(
     show_default=True,
     help="How long a new certificate is valid.",
 )
-
 
 # The public tables that the papers' figures need.
 table_options = as_listed(

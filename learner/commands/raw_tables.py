@@ -168,11 +168,6 @@ class Session:
                     )
         return notes
 
-    @property
-    def likely_owners(self) -> list[str]:
-        """Columns that may say whose a record is."""
-        return self.look.candidates_for_owners()
-
     def classes_to_choose_from(self, target: str) -> list[str]:
         """The values of a target of words of which some must be class +1; none elsewhere."""
         column = self.look.columns.get(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,10 +14,9 @@ from common.command import stoppable
 from common.errors import UnreachableError
 from common.files import make_folder, refused, write_or_refuse
 from common.model import Model
-from common.terms import Records
 from learner.commands.display import Display
 from learner.commands.going_on import Simulating, Training
-from learner.commands.measuring import Evaluate
+from learner.commands.measuring import evaluate
 from learner.network.connections import Connections
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -73,8 +72,8 @@ def train_into(
     connections: Connections,
     *,
     console: Console,
-    evaluate: Evaluate | None = None,
-    raw: tuple[Sequence[Records], Sequence[Vector]] | None = None,
+    whole: Union | None = None,
+    noiseless: bool = False,
 ) -> Summary:
     """Train, and write everything the run leaves; returns its summary.
 
@@ -82,28 +81,28 @@ def train_into(
       start: What is trained, and where it is written.
       connections: The owners.
       console: Where to print.
-      evaluate: What a simulation's run is compared with.
-      raw: A simulation's records and raw targets.
+      whole: A simulation's records, which it is compared with the best model of.
+      noiseless: Whether the run without noise is made however long it takes.
 
     Raises:
       CoprivError: Ctrl-C, the study's guard, or an owner that refuses or is away, stopped it.
     """
     trace = Trace([owner.name for owner in connections.owners])
-    _keep_at_home(start.folder, start.settings)
+    if start.settings.learner.own is not None:
+        # Where records of its own are asked exactly, what the run leaves is its user's.
+        with refused(start.folder):
+            start.folder.chmod(0o700)
     if isinstance(start.going_on, Simulating):
         # By it a simulation is known that was stopped: its owners are gone, wherever others are.
         make_folder(start.folder / OWNERS)
     outcome, study_id, edge = _trained(start, connections, trace, console)
-    evaluated, psi, model = _measured(outcome, start.public, trace, evaluate)
+    evaluated, psi, model = _measured(outcome, start.public, trace, whole, noiseless=noiseless)
     summary = summarise(
-        outcome,
-        study_id=study_id,
-        evaluated=evaluated,
-        in_memory=connections.in_memory,
-        edge=edge,
+        outcome, study_id=study_id, evaluated=evaluated, in_memory=connections.in_memory, edge=edge
     )
     write_or_refuse(start.folder / "model.json", model.to_json())
-    whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
+    if whole is not None and evaluated is not None:
+        whole = replace(whole, models_alone=evaluated.models_alone)
     summary = with_quality(summary, outcome, model, start.public, whole=whole)
     _write_results(start.folder, summary, trace, psi)
     print_summary(summary, console, has_shown_start=True)
@@ -149,16 +148,16 @@ def _trained(
 
 
 def _measured(
-    outcome: Outcome, public: PublicSide, trace: Trace, evaluate: Evaluate | None
+    outcome: Outcome, public: PublicSide, trace: Trace, whole: Union | None, *, noiseless: bool
 ) -> tuple[Evaluated | None, Vector | None, Model]:
     """What a simulation's run is compared with, its relative fitness along the way, and the model.
 
     Both parts run the study again: the one without noise, the other many times with new noise.
     """
-    if evaluate is None:
+    if whole is None:
         return None, None, model_of(outcome, public)
     with side_by_side([lambda: model_of(outcome, public)]) as modelled:
-        evaluated, psi = evaluate(trace, outcome)
+        evaluated, psi = evaluate(outcome, trace, whole.shards, public, noiseless=noiseless)
         [model] = modelled()
     return evaluated, psi, model
 
@@ -197,13 +196,6 @@ def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | N
     write_report(folder, summary)
     # Last: a folder with a summary is a finished run.
     write_json(folder / "summary.json", summary.as_json())
-
-
-def _keep_at_home(folder: Path, settings: StudySettings) -> None:
-    """Where records of the learner's own are asked exactly, what the run leaves is its user's."""
-    if settings.learner.own is not None:
-        with refused(folder):
-            folder.chmod(0o700)
 
 
 def print_summary(summary: Summary, console: Console, *, has_shown_start: bool = False) -> None:

@@ -69,13 +69,7 @@ def invite(
 
 
 @click.command()
-@click.argument(
-    "requests",
-    metavar="REQUEST...",
-    nargs=-1,
-    required=True,
-    type=A_FILE,
-)
+@click.argument("requests", metavar="REQUEST...", nargs=-1, required=True, type=A_FILE)
 @certs_option
 @days_option
 @click.option("--yes", is_flag=True, help="Ask nothing: the fingerprints were compared.")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from rich.console import Console
 
-from common.arrays import Vector
 from common.column_faults import warn_of_misfits
 from common.errors import InputError
 from common.features import FeatureMap
@@ -17,22 +16,16 @@ from common.terms import Records
 from common.texts import counted
 from learner.commands.display import listening
 from learner.commands.going_on import Simulating, Training, stoppable_run
-from learner.commands.measuring import evaluate_with
 from learner.commands.run_start import RunStart, print_summary, train_into
-from learner.network.connections import Connections, remote_owners, simulated_owners
+from learner.network.connections import remote_owners, simulated_owners
 from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
 from learner.results.progress import Stages
 from learner.results.report_page import write_report
-from learner.results.run_folder import (
-    JOURNAL,
-    OWNERS,
-    new_run_folder,
-    run_of,
-    write_features,
-)
+from learner.results.run_folder import JOURNAL, OWNERS, new_run_folder, run_of, write_features
+from learner.results.run_quality import Union
 from learner.results.summary import read_summary
 from learner.training.closing import is_given_up
 from learner.training.journal import Journal
@@ -81,10 +74,12 @@ def run_training(
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     if resume is not None:
         console.print(f"{resume}: no run is there yet, so a new one begins there", highlight=False)
-    stages = Stages(console)
+    stages, told = Stages(console), listening(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
     with (
-        _remote(settings, public, base=base, insecure=insecure, console=console) as connections,
+        remote_owners(
+            settings, public.feature_map, base=base, insecure=insecure, on_listening=told
+        ) as connections,
         nullcontext(resume)
         if resume
         else new_run_folder(out, name=settings.name, trains=True) as folder,
@@ -102,16 +97,6 @@ def run_training(
         )
         train_into(start, connections, console=console)
     return folder
-
-
-def _remote(
-    settings: StudySettings, public: PublicSide, *, base: Path, insecure: bool, console: Console
-) -> AbstractContextManager[Connections]:
-    """The owners that run elsewhere."""
-    told = listening(console)
-    return remote_owners(
-        settings, public.feature_map, base=base, insecure=insecure, on_listening=told
-    )
 
 
 def _continue(going_on: Training, settings: StudySettings, *, console: Console) -> Path:
@@ -136,7 +121,10 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
             )
     agreed = settings.features.model_copy(update={"map": (folder / "features.json").absolute()})
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
-    with _remote(settings, public, base=folder, insecure=insecure, console=console) as connections:
+    told = listening(console)
+    with remote_owners(
+        settings, public.feature_map, base=folder, insecure=insecure, on_listening=told
+    ) as connections:
         start = RunStart(
             folder=folder, settings=settings, public=public, base=folder, going_on=going_on
         )
@@ -168,14 +156,15 @@ def run_simulation(
     """
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
-    shards, raw_targets = read_owners(settings, public.feature_map, base=base)
-    records = sum(map(len, shards))
-    stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
+    whole = read_owners(settings, public.feature_map, base=base)
+    records, owners = sum(map(len, whole.shards)), len(whole.shards)
+    stages(f"read {counted(records, 'record')} of {counted(owners, 'owner')}")
     going_on = Simulating(out)
     with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
-        owners = simulated_owners(settings, shards, hosting, base=base, folder=folder)
-        with owners as connections:
+        with simulated_owners(
+            settings, whole.shards, hosting, base=base, folder=folder
+        ) as connections:
             start = RunStart(
                 folder=folder,
                 settings=settings,
@@ -184,24 +173,16 @@ def run_simulation(
                 going_on=going_on,
                 stages=stages,
             )
-            train_into(
-                start,
-                connections,
-                console=console,
-                evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
-                raw=(shards, raw_targets),
-            )
+            train_into(start, connections, console=console, whole=whole, noiseless=noiseless)
     return folder
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
     """All owners' records on this machine, after the feature map; warns of what does not fit."""
-    return read_owners(settings, public.feature_map, base=base)[0]
+    return list(read_owners(settings, public.feature_map, base=base).shards)
 
 
-def read_owners(
-    settings: StudySettings, feature_map: FeatureMap, *, base: Path
-) -> tuple[list[Records], list[Vector]]:
+def read_owners(settings: StudySettings, feature_map: FeatureMap, *, base: Path) -> Union:
     """The owners' records, and their targets in raw units; warns of what does not fit."""
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     names = [entry.name for entry in settings.owners]
@@ -211,7 +192,7 @@ def read_owners(
     by_owner = zip((f"owner {name}" for name in names), tables, strict=True)
     warn_of_misfits(dict(by_owner), feature_map)
     target = feature_map.target
-    return shards, [target.raw(table[feature_map.target_name]) for table in tables]
+    return Union(shards, [target.raw(table[feature_map.target_name]) for table in tables])
 
 
 def report_run(folder: Path, *, console: Console) -> Path:

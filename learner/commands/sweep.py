@@ -149,10 +149,7 @@ def run_study_sweep(
 
 @contextmanager
 def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
-    """A new sweep of which nothing could be computed leaves nothing, nor a folder that it made.
-
-    What it did not write stays, and so does the folder then.
-    """
+    """A new sweep of which nothing could be computed leaves nothing of its own."""
     points = folder / "points"
     try:
         yield

@@ -9,7 +9,6 @@ from typing import Any
 
 from common.config import PROMISED
 from learner.algorithms.table import ALGORITHMS
-from learner.planning.deciding import believed_ways
 from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
 from learner.planning.public_side import PublicSide
@@ -37,11 +36,6 @@ class Candidate:
     settings: StudySettings
     public: PublicSide
     num_records: tuple[int, ...]
-
-    @property
-    def known(self) -> tuple[int | None, ...]:
-        """The group that each owner is known to be, or None."""
-        return self.ground.known
 
     @property
     def groups(self) -> PublicGroups:
@@ -111,11 +105,6 @@ class Candidate:
         if name == "published":
             algorithm = {"name": "asynchronous", "horizon": PUBLISHED_HORIZON, "step": "auto"}
         return self._changed(profile="published", algorithm=algorithm)
-
-    @property
-    def ways(self) -> list[str]:
-        """The ways in which it can be learnt and whose forecasts are believed."""
-        return believed_ways(self.settings, self.ground)
 
     def with_design(
         self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None

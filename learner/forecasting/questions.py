@@ -18,14 +18,12 @@ from pydantic import TypeAdapter
 
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.candidate import Candidate
-from learner.planning.deciding import decide_quietly, expect
+from learner.planning.deciding import believed_ways, decide_quietly, expect
 from learner.planning.decision import Decision
 from learner.planning.design import under_noise
 from learner.planning.plan import kind_of
 from learner.planning.sections import LARGEST_HORIZON
-from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, resolved
-from learner.simulated.twin import Forecast
 
 __all__ = [
     "FACTORS",
@@ -128,7 +126,8 @@ def questions(
             candidate=candidate.with_epsilon([1.0] * N, more), decision=base
         )
     # The way that it is learnt is told, whatever is believed.
-    believed = {*candidate.ways, base.way or candidate.settings.algorithm.name}
+    ways = believed_ways(candidate.settings, candidate.ground)
+    believed = {*ways, base.way or candidate.settings.algorithm.name}
     for name in compare:
         if name in believed or name not in WAYS:
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
@@ -232,7 +231,7 @@ def fingerprint(asked: Mapping[str, Question]) -> str:
             name,
             whole.settings.model_dump_json(),
             whole.public.feature_map.digest,
-            repr((whole.num_records, whole.known, question.taking_part)),
+            repr((whole.num_records, whole.ground.known, question.taking_part)),
             repr(question.decision),
         ):
             digest.update(text.encode("utf-8") + b"\0")
@@ -249,25 +248,17 @@ def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
 
 def ask(question: Question) -> Answer:
     """The answer of one question."""
-    whole, part = question.candidate, question.part
-    decision = question.decision and _under_budgets(part, question.decision)
-    decision = decision or decide_quietly(
-        part.settings, part.public, num_records=part.num_records, seed=whole.ground.seed
-    )
+    whole, part, decision = question.candidate, question.part, question.decision
+    if decision is None:
+        decision = decide_quietly(
+            part.settings, part.public, num_records=part.num_records, seed=whole.ground.seed
+        )
+    elif decision.around:
+        # It was made for other budgets: owners count by the noise of these.
+        decision = under_noise(resolved(part.settings, decision), part.ground, decision)
     forecasted = expect(part.settings, whole.ground, decision, taking_part=question.taking_part)
-    return _answer(forecasted, decision, part.settings)
-
-
-def _under_budgets(part: Candidate, decision: Decision) -> Decision:
-    """A decision that was made for other budgets: owners count by the noise of these."""
-    if not decision.around:
-        return decision
-    return under_noise(resolved(part.settings, decision), part.ground, decision)
-
-
-def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:
     low, high = forecasted.interval
-    settings = resolved(settings, decision)
+    settings = resolved(part.settings, decision)
     return Answer(
         relative_fitness=forecasted.expected,
         low=low,

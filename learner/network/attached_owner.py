@@ -109,6 +109,9 @@ class AttachedOwner:
       token: Identifies the learner to the owner; None sends none.
     """
 
+    # It works only while somebody waits for it.
+    answers_later = False
+
     def __init__(
         self,
         name: str,
@@ -118,7 +121,7 @@ class AttachedOwner:
         patience: float,
         token: str | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self.metadata = token_metadata(token)
         self._changed = changed
         self._deadline = deadline
@@ -128,16 +131,6 @@ class AttachedOwner:
         self._calls = 0
         self._silences = 0
         self._asking = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._name
-
-    @property
-    def answers_later(self) -> bool:
-        """No: it works only while somebody waits for it."""
-        return False
 
     @property
     def stream(self) -> OwnerStream | None:
@@ -230,17 +223,17 @@ class AttachedOwner:
             wait = refusal.retry_after_ms / 1000.0
             if not wait or time.monotonic() + wait > due:
                 sentence = printable(refusal.sentence)
-                raise error_numbered(refusal.status)(f"owner {self._name}: {sentence}")
+                raise error_numbered(refusal.status)(f"owner {self.name}: {sentence}")
             self._rest(max(wait, SHORTEST_WAIT_SECONDS))
         if not reply.HasField(expected):
             raise MalformedError(
-                f"owner {self._name} sent another reply than {expected}; ask its operator"
+                f"owner {self.name} sent another reply than {expected}; ask its operator"
             )
         try:
             return read(reply)
         except MalformedError as error:
             raise MalformedError(
-                f"owner {self._name} sent what cannot be read: {error}; ask its operator"
+                f"owner {self.name} sent what cannot be read: {error}; ask its operator"
             ) from None
 
     def _rest(self, seconds: float) -> None:
@@ -260,7 +253,7 @@ class AttachedOwner:
             stream = self.stream
             if stream is None:
                 raise UnreachableError(
-                    f"owner {self._name} is not attached; start copriv-owner attach there"
+                    f"owner {self.name} is not attached; start copriv-owner attach there"
                 )
             self._calls += 1
             message.call = self._calls
@@ -277,7 +270,7 @@ class AttachedOwner:
         self._raise_fault()
         if reply is None:
             stream.end()
-            raise UnreachableError(f"owner {self._name} did not answer in time; read its log")
+            raise UnreachableError(f"owner {self.name} did not answer in time; read its log")
         return reply
 
     def _raise_fault(self) -> None:

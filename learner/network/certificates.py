@@ -186,10 +186,7 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     certificate = found or _sign(folder, party, authority, days=days)
     write_whole(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
     return Issued(
-        party=party,
-        folder=folder,
-        expires=certificate.not_valid_after_utc,
-        made=found is None,
+        party=party, folder=folder, expires=certificate.not_valid_after_utc, made=found is None
     )
 
 

@@ -28,13 +28,7 @@ from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.study import Facts
 
-__all__ = [
-    "Connections",
-    "check_token_route",
-    "load_token",
-    "remote_owners",
-    "simulated_owners",
-]
+__all__ = ["Connections", "check_token_route", "load_token", "remote_owners", "simulated_owners"]
 
 
 @dataclass(frozen=True)
@@ -132,8 +126,7 @@ def simulated_owners(
     with ExitStack() as stack:
         learner = None
         if settings.algorithm.initiative == "owner":
-            nothing = [None] * len(settings.owners)
-            learner = stack.enter_context(_listening(settings, "127.0.0.1:0", nothing))
+            learner = stack.enter_context(_listening(settings, "127.0.0.1:0"))
         processes = stack.enter_context(
             owner_processes(
                 settings,
@@ -173,11 +166,7 @@ def _starting_owners(
 def _memory_owners(
     settings: StudySettings, shards: Sequence[Records], seed: int | None
 ) -> Connections:
-    """Owners as objects of this process: the mathematics of owners, no sockets and no ledgers.
-
-    Their noise comes from a seed, drawn where none is given, and protects nobody. With equal seeds
-    they answer as processes do, bit for bit.
-    """
+    """Owners as objects of this process, whose noise comes from a seed and protects nobody."""
     if settings.algorithm.initiative == "owner":
         raise InputError(
             '--in-memory: with algorithm.initiative = "owner" owners come over sockets; leave out '
@@ -208,7 +197,7 @@ def _expiry(identity: Identity | None, *, side: Side) -> Expiry | None:
 def _listening(
     settings: StudySettings,
     address: str,
-    tokens: Sequence[str | None],
+    tokens: Sequence[str | None] | None = None,
     identity: Identity | None = None,
 ) -> AttachmentServer:
     return AttachmentServer(
@@ -250,12 +239,7 @@ def _owner(
 
 
 def _token(
-    settings: StudySettings,
-    entry: OwnerEntry,
-    address: str,
-    base: Path,
-    *,
-    encrypted: bool,
+    settings: StudySettings, entry: OwnerEntry, address: str, base: Path, *, encrypted: bool
 ) -> str | None:
     """The token for one owner, read where the settings say."""
     has_own = entry.token is not None

@@ -61,6 +61,9 @@ class GrpcOwner:
       identity: Our certificate; None speaks plain text.
     """
 
+    # It works while nobody waits for it.
+    answers_later = True
+
     def __init__(
         self,
         name: str,
@@ -70,7 +73,7 @@ class GrpcOwner:
         token: str | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._address = address
         self._who = f"owner {name} at {address}"
         self._deadline = deadline
@@ -81,11 +84,6 @@ class GrpcOwner:
         self._channels = Channels(lambda: open_channel(address, self._identity, options))
         self._queries = _Queries(self._opened)
         self._ending = threading.Event()
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._name
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to.
@@ -108,17 +106,12 @@ class GrpcOwner:
           InputError: It is another owner.
         """
         if self._identity is None:
-            check_description(self.describe(), name=self._name)
+            check_description(self.describe(), name=self.name)
         self._check_certificate()
         request = codec.terms_to_pb(terms)
         return self._call(
             lambda: codec.enrollment_from_pb(self._reply("Enroll", request)), diagnose=True
         )
-
-    @property
-    def answers_later(self) -> bool:
-        """Yes: it works while nobody waits for it."""
-        return True
 
     def send(self, query: Query) -> None:
         """Ask, and leave the answer to :meth:`answer` of the same query."""
@@ -158,10 +151,10 @@ class GrpcOwner:
             self._address,
             self._identity,
             far="owner",
-            name=self._name,
+            name=self.name,
             timeout=min(self._deadline, HANDSHAKE_SECONDS),
         )
-        if peer.name != self._name:
+        if peer.name != self.name:
             raise InputError(
                 f"{self._who}: the certificate there is that of {printable(peer.name, 80)!r}; "
                 "give each owner its own address in the study, and each machine the files that "

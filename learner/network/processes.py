@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -92,11 +91,7 @@ def read_owner(
 
 
 def owner_tables(
-    settings: StudySettings,
-    entries: Sequence[OwnerEntry],
-    feature_map: FeatureMap,
-    *,
-    base: Path,
+    settings: StudySettings, entries: Sequence[OwnerEntry], feature_map: FeatureMap, *, base: Path
 ) -> list[pd.DataFrame]:
     """The raw records of owners whose tables are here, with the columns that the map needs.
 
@@ -162,14 +157,7 @@ def owner_processes(
             continue
         folder = run_folder / "owners" / entry.name
         make_folder(folder)
-        content = owner_toml(
-            entry,
-            table_source(settings, entry, base=base),
-            epsilon=settings.promised(entry),
-            kappa=settings.privacy.kappa,
-            studies=studies,
-            clock_seed=_clock_seed(settings, index),
-        )
+        content = owner_toml(settings, index, base=base, studies=studies)
         # Nobody looks for it after a crash of the machine: a simulation does not go on.
         with refused(folder / "owner.toml"):
             (folder / "owner.toml").write_text(content, encoding="utf-8")
@@ -178,46 +166,36 @@ def owner_processes(
         yield owners
 
 
-def owner_toml(
-    entry: OwnerEntry,
-    source: TableSource,
-    *,
-    epsilon: Fraction,
-    kappa: int,
-    studies: int,
-    clock_seed: int | None,
-) -> str:
+def owner_toml(settings: StudySettings, index: int, *, base: Path, studies: int) -> str:
     """The settings file of an owner that agrees to exactly this study, this many times.
 
     Args:
-      entry: The owner's entry in the study.
-      source: Its table.
-      epsilon: What one study may spend.
-      kappa: The study's record multiplicity.
+      settings: The study; a seed of its own makes the owner's clock repeat.
+      index: Which of its owners.
+      base: The folder that relative paths start from.
       studies: How many studies the lifetime budget is for.
-      clock_seed: Seed of the owner's own clock; None without one.
     """
+    entry = settings.owners[index]
+    epsilon = settings.promised(entry)
     attach: dict[str, float] = {"clock_rate": entry.clock_rate}
+    if settings.seed is not None:
+        seeds = np.random.SeedSequence([settings.seed, index])
+        attach["seed"] = int(seeds.generate_state(1)[0])
     return tomli_w.dumps(
         {
             "name": entry.name,
             "listen": "127.0.0.1:0",
             "ledger": "ledger.sqlite",
             "features": "../../features.json",
-            "data": source.model_dump(mode="json", exclude_defaults=True),
+            "data": table_source(settings, entry, base=base).model_dump(
+                mode="json", exclude_defaults=True
+            ),
             "policy": {
                 "epsilon_per_study": str(epsilon),
                 "epsilon_lifetime": str(epsilon * studies),
-                "kappa": kappa,
+                "kappa": settings.privacy.kappa,
             },
             "listening": {"probability": entry.listening},
-            "attach": attach if clock_seed is None else attach | {"seed": clock_seed},
+            "attach": attach,
         }
     )
-
-
-def _clock_seed(settings: StudySettings, index: int) -> int | None:
-    """The seed of an owner's own clock, so that a seeded study repeats."""
-    if settings.seed is None:
-        return None
-    return int(np.random.SeedSequence([settings.seed, index]).generate_state(1)[0])

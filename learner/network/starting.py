@@ -104,20 +104,13 @@ class StartingOwner:
       deadline: Seconds for one call.
     """
 
+    answers_later = GrpcOwner.answers_later
+
     def __init__(self, process: OwnerProcess, *, deadline: float) -> None:
+        self.name = process.name
         self._process = process
         self._deadline = deadline
         self._reached: GrpcOwner | None = None
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._process.name
-
-    @property
-    def answers_later(self) -> bool:
-        """Whether it works while nobody waits for it."""
-        return True
 
     def _owner(self) -> GrpcOwner:
         if self._reached is None:
@@ -203,8 +196,7 @@ def _start_in_turn(
 
 def _terminate(owners: Sequence[OwnerProcess]) -> set[OwnerProcess]:
     """Ask those that have begun to drain."""
-    begun = {owner for owner in owners if owner.process is not None}
-    for owner in begun:
-        if owner.process is not None:
-            owner.process.send_signal(signal.SIGTERM)
-    return begun
+    begun = {owner: owner.process for owner in owners if owner.process is not None}
+    for process in begun.values():
+        process.send_signal(signal.SIGTERM)
+    return set(begun)

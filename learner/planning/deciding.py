@@ -60,7 +60,8 @@ def decide(
     works = {way: partial(_designed, settings, ground, way) for way in others if way != own}
     with side_by_side(list(works.values())) as designed:
         decision = decided(settings, ground)
-        is_compared = is_compared and _is_simulated(settings, ground, decision)
+        p = public.feature_map.num_features
+        is_compared = is_compared and isinstance(algorithm_of(settings, p, decision), Simulated)
         if not (is_compared or left_open(settings)):
             return decision
         found = {own: expect(settings, ground, decision)}
@@ -74,12 +75,6 @@ def believed_ways(settings: StudySettings, ground: Ground) -> list[str]:
     """The ways whose forecasts are believed: not of steps from a public model that is not."""
     is_usable = ground.trusts_public_model
     return [way for way in ways_of(settings) if is_usable or way != "newton"]
-
-
-def _is_simulated(settings: StudySettings, ground: Ground, decision: Decision) -> bool:
-    """Whether studies of the algorithm can be forecast."""
-    algorithm = algorithm_of(settings, ground.public.feature_map.num_features, decision)
-    return isinstance(algorithm, Simulated)
 
 
 @one_blas_thread()

@@ -159,26 +159,22 @@ def _rounds(ground: Ground) -> Sequence[int]:
 def _with_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
     """The decision with each owner's noise, and with what is believed in spite of it."""
     units, feature_map = _units(settings, ground, decision), ground.public.feature_map
-    scaled = _under_noise(settings, ground, decision, units)
+    scaled = under_noise(settings, ground, decision, units)
     assert scaled.around is not None  # noqa: S101 (whoever asks has noted it)
     odds = choose_odds(outline(settings, feature_map, scaled, units), ground.step_worlds)
     return replace(scaled, around=replace(scaled.around, odds=odds))
 
 
-def under_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
-    """A design around the public model as it was, but for the noise of these budgets."""
-    return _under_noise(settings, ground, decision, _units(settings, ground, decision))
-
-
-def _under_noise(
-    settings: StudySettings, ground: Ground, decision: Decision, units: Vector
+def under_noise(
+    settings: StudySettings, ground: Ground, decision: Decision, units: Vector | None = None
 ) -> Decision:
-    r"""The decision with each owner's noise, and with how much its answers count for that.
+    r"""A design around the public model, with each owner's noise and how much its answers count.
 
     The gradient that R rounds tell together has 1/R of the variance of one. Of moments whose noise
     has the scale b, the gradient :math:`2(A\theta_0 - b)` has noise of the variance
     :math:`8b^2(1 + \|\theta_0\|^2)` in each coordinate.
     """
+    units = _units(settings, ground, decision) if units is None else units
     scales = max(_plan(settings, ground, decision).responses) * units
     start, rounds = ground.groups.start, decision.horizon / len(decision.num_records)
     is_newton = kind_of(settings).release is NEWTON

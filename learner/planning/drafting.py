@@ -278,14 +278,7 @@ def parts_by_column(
 
 
 def _of_no_owner(name: str, left: Mapping[str, int], *, most: int, gaps: int) -> Iterator[str]:
-    """Which records have no owner, why, and what to do.
-
-    Args:
-      name: The owners' column, as sentences have it.
-      left: Its values that are no owner, and how many records each has.
-      most: How many owners there are at most.
-      gaps: How many records have no value there.
-    """
+    """Which records have no owner, by their value of the owners' column, why, and what to do."""
     few = {key: count for key, count in left.items() if count < FEWEST_OF_AN_OWNER}
     many = {key: count for key, count in left.items() if key not in few}
     if few:

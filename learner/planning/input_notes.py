@@ -22,10 +22,7 @@ NAMED_COLUMNS = 12
 
 
 def questions(
-    columns: Sequence[Column],
-    names: Sequence[str],
-    explained: Mapping[str, float],
-    target: Target,
+    columns: Sequence[Column], names: Sequence[str], explained: Mapping[str, float], target: Target
 ) -> list[str]:
     """What to ask about columns that stay.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -29,16 +29,10 @@ from learner.algorithms.clocks import (
 from learner.algorithms.protocol import Algorithm
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, Kind, Setup
 from learner.planning.decision import Decision
-from learner.planning.roles import clock_rates, frequency_of, groups_of
+from learner.planning.roles import clock_rates, groups_of
 from learner.planning.settings import StudySettings
 
-__all__ = [
-    "Plan",
-    "algorithm_of",
-    "clocks_of",
-    "is_scheduled",
-    "kind_of",
-]
+__all__ = ["Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +55,7 @@ class Plan:
     def algorithm(self) -> Algorithm[Any]:
         """The algorithm that the settings name, with the owners' weights n_i/n."""
         setup = _setup(self.settings, self.num_features, self.decision)
-        if self._is_scheduled and setup.counted:
+        if setup.counted and is_scheduled(self.settings):
             # Nothing is left to count while the run goes.
             setup = replace(setup, counted=False, frequency=self._counted)
         return self._kind.make(setup)
@@ -78,8 +72,9 @@ class Plan:
 
     def ticks(self) -> Iterable[Tick]:
         """The ticks, the same at every call; a schedule ends with its horizon."""
-        ticks = self._kind.ticks(self._clocks, len(self.settings.owners))
-        if not self._is_scheduled:
+        clocks = partial(clocks_of, self.settings, self.decision.num_records, seed=self.seed)
+        ticks = self._kind.ticks(clocks, len(self.settings.owners))
+        if not is_scheduled(self.settings):
             # An owner that is away when it is its turn is not asked once more for that.
             return islice(ticks, self.horizon) if self._kind.constant is None else ticks
         drawn = islice(ticks, self.horizon)
@@ -90,7 +85,7 @@ class Plan:
     def responses(self) -> tuple[int, ...]:
         """The number of responses asked of each owner; 0 of one that the schedule leaves out."""
         owners = len(self.settings.owners)
-        if not self._is_scheduled:
+        if not is_scheduled(self.settings):
             return (self._kind.responses(self.horizon, owners),) * owners
         return tuple(count_per_owner(list(self.ticks()), owners).tolist())
 
@@ -120,16 +115,9 @@ class Plan:
         around = self.decision.around
         return None if around is None else around.curvature_scale or None
 
-    def _clocks(self) -> PoissonClocks:
-        return clocks_of(self.settings, self.decision.num_records, seed=self.seed)
-
     @property
     def _kind(self) -> Kind:
         return kind_of(self.settings)
-
-    @property
-    def _is_scheduled(self) -> bool:
-        return is_scheduled(self.settings)
 
     @cached_property
     def _counted(self) -> Vector:
@@ -167,7 +155,9 @@ def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Se
         constant=decision.constant,
         rule=given.rule,
         groups=groups if len(groups) < len(counts) else (),
-        frequency=frequency_of(settings, decision.num_records),
+        frequency=clock_rates(settings, decision.num_records)
+        if given.correction == "rates"
+        else None,
         counted=given.correction == "counted",
         tail_average=given.average == "tail",
         start=start,

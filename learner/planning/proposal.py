@@ -39,7 +39,6 @@ __all__ = [
     "unit_scales",
 ]
 
-
 # Longer sequences of ticks are drawn again instead of kept.
 LONGEST_KNOWN = 100_000
 
@@ -94,19 +93,14 @@ def propose(
       NoiseError: The noise could not be drawn.
     """
     settings = resolved(settings, decision)
-    plan = Plan(
-        settings=settings,
-        num_features=feature_map.num_features,
-        decision=decision,
-        seed=seed,
-    )
+    p = feature_map.num_features
+    plan = Plan(settings=settings, num_features=p, decision=decision, seed=seed)
     proposal = outline(
         settings, feature_map, decision, unit_scales(plan, feature_map), attendance=attendance
     )
     known = settings.seed is not None and settings.algorithm.initiative == "learner"
-    if not (known and isinstance(proposal.algorithm, Asynchronous)):
-        return proposal
-    if plan.horizon > LONGEST_KNOWN:
+    are_kept = known and plan.horizon <= LONGEST_KNOWN
+    if not (are_kept and isinstance(proposal.algorithm, Asynchronous)):
         return proposal
     ticks = slots_of(islice(plan.ticks(), plan.horizon), groups_of(settings))
     return replace(proposal, ticks=ticks)

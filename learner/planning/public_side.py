@@ -338,20 +338,16 @@ def warn_of_public_records(
     Warns:
       DoubtWarning: They are, or one is there.
     """
-    _warn_of_few(num_records, feature_map.num_features)
-    warn_of_giveaways(table, feature_map)
-
-
-def _warn_of_few(num_records: int, num_features: int) -> None:
-    """Warn that so few public records say little."""
-    if num_features <= num_records < FEWEST_FOR_EACH * num_features:
+    p = feature_map.num_features
+    if p <= num_records < FEWEST_FOR_EACH * p:
         warnings.warn(
-            f"features.public: {counted(num_records, 'record')} for "
-            f"{counted(num_features, 'feature')}: their model is mostly chance, and so are all "
-            f"forecasts; give {PLENTY_FOR_EACH * num_features} or more, or use fewer columns",
+            f"features.public: {counted(num_records, 'record')} for {counted(p, 'feature')}: their "
+            "model is mostly chance, and so are all forecasts; give "
+            f"{PLENTY_FOR_EACH * p} or more, or use fewer columns",
             DoubtWarning,
             stacklevel=2,
         )
+    warn_of_giveaways(table, feature_map)
 
 
 def warn_of_dropped(feature_map: FeatureMap, columns: Sequence[str]) -> None:

@@ -10,13 +10,7 @@ from common.arrays import Vector
 from learner.algorithms.clocks import Groups
 from learner.planning.settings import StudySettings
 
-__all__ = [
-    "clock_rates",
-    "epsilons_of",
-    "frequency_of",
-    "groups_of",
-    "own_index",
-]
+__all__ = ["clock_rates", "epsilons_of", "groups_of", "own_index"]
 
 
 def groups_of(settings: StudySettings) -> Groups:
@@ -41,13 +35,6 @@ def clock_rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:
         rates: Vector = sizes / sizes.mean()
         return rates
     return np.array([settings.owners[group[0]].clock_rate for group in groups])
-
-
-def frequency_of(settings: StudySettings, num_records: Sequence[int]) -> Vector | None:
-    """Remark 4's known frequencies, shape (number of groups,), where they are to be corrected."""
-    if settings.algorithm.correction != "rates":
-        return None
-    return clock_rates(settings, num_records)
 
 
 def own_index(settings: StudySettings) -> int | None:

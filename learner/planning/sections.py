@@ -9,15 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from common.config import (
-    Address,
-    Epsilon,
-    LossName,
-    Positive,
-    SecretPlace,
-    Settings,
-    names_ticks,
-)
+from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings, names_ticks
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.suggestions import did_you_mean
@@ -69,7 +61,6 @@ def _algorithm(name: str) -> str:
 
 
 AlgorithmName = Annotated[str, AfterValidator(_algorithm)]
-
 
 _HORIZON = or_auto(1, LARGEST_HORIZON, "a whole number from 1 to 1e9", whole=True)
 _SHARE = or_auto(
@@ -364,11 +355,7 @@ def with_profile_defaults(
 
 
 def _filled(
-    kind: Kind,
-    given: dict[str, Any],
-    asked: dict[str, Any],
-    *,
-    own_rates: bool,
+    kind: Kind, given: dict[str, Any], asked: dict[str, Any], *, own_rates: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is recommended for an algorithm that is known."""
     if kind.release.takes_clip and asked.get("sensitivity", "clip") == "clip":

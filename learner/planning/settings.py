@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -308,89 +309,82 @@ def _reads_data(settings: StudySettings) -> bool:
 
 
 def check_roles(settings: StudySettings) -> None:
-    """Refuse roles that contradict each other.
+    """Refuse roles that contradict each other: the first of their problems.
 
     Raises:
       ValueError: It names the key and says what to do.
     """
-    for problem in (
-        *_group_problems(settings),
-        *_clock_problems(settings),
-        *_own_problems(settings),
+    for problem in chain(
+        _group_problems(settings), _clock_problems(settings), _own_problems(settings)
     ):
         raise ValueError(problem)
 
 
-def _group_problems(settings: StudySettings) -> Sequence[str]:
+def _group_problems(settings: StudySettings) -> Iterator[str]:
     names = {entry.name: entry for entry in settings.owners}
     named = [name for group in settings.groups for name in group]
     unknown = [name for name in named if name not in names]
     twice = repeated(named)
     if not all(settings.groups):
-        return ["groups: a group is empty; name at least one owner in each group"]
+        yield "groups: a group is empty; name at least one owner in each group"
     if unknown:
-        return [
+        yield (
             f"groups: {unknown[0]!r} is not an owner of this study; name its owners, which are "
             f"{', '.join(names)}"
-        ]
+        )
     if twice:
-        return [f"groups: {twice[0]!r} stands in two groups; name each owner once"]
+        yield f"groups: {twice[0]!r} stands in two groups; name each owner once"
     for group in settings.groups:
-        rates = {names[name].clock_rate for name in group}
-        if len(rates) > 1:
-            return [
+        if len({names[name].clock_rate for name in group}) > 1:
+            yield (
                 f"groups: {', '.join(group)} are asked by one clock but have different "
                 "owners.clock_rate; give all of a group the same"
-            ]
-    return []
+            )
 
 
-def _clock_problems(settings: StudySettings) -> Sequence[str]:
+def _clock_problems(settings: StudySettings) -> Iterator[str]:
     given = settings.algorithm
-    problems = []
     # Of the ways that "auto" may take, those that ask groups: learner.planning.ways.
     if settings.groups and given.name in ALGORITHMS and "groups" not in ALGORITHMS[given.name].uses:
-        problems.append(not_its_key("groups", given.name))
+        yield not_its_key("groups", given.name)
     if settings.groups and given.initiative != "learner":
-        problems.append(
+        yield (
             "groups: fixed groups are asked at the same time by the learner; use them with "
             'algorithm.initiative = "learner"'
         )
     if given.clocks == "records" and given.initiative != "learner":
-        problems.append(
+        yield (
             'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
             'algorithm.initiative = "learner"'
         )
     own_rates = with_own_rate(settings)
     if given.clocks == "records" and own_rates:
-        problems.append(
+        yield (
             f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '
             "rates; remove one of the two"
         )
     if given.interval is not None and given.initiative != "broadcast":
-        problems.append(
+        yield (
             'algorithm.interval is the time between offers of algorithm.initiative = "broadcast"; '
             "remove it"
         )
-    return problems
 
 
-def _own_problems(settings: StudySettings) -> Sequence[str]:
+def _own_problems(settings: StudySettings) -> Iterator[str]:
     own = settings.learner.own
     if own is None:
         if settings.learner.shows_model:
-            return ["learner.shows_model goes with learner.own; remove it"]
-        return []
+            yield "learner.shows_model goes with learner.own; remove it"
+        return
     if own not in {entry.name for entry in settings.owners}:
-        return [f"learner.own: {own!r} is not an owner of this study; name one of its owners"]
+        yield f"learner.own: {own!r} is not an owner of this study; name one of its owners"
     if settings.algorithm.initiative != "learner":
-        return [
+        yield (
             'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '
             "has no clock and no port"
-        ]
+        )
     if not settings.learner.shows_model:
-        return [
+        yield (
             f"learner.own: {own}'s records are asked without noise, and the queries show the other "
             "owners models made from them; set learner.shows_model = true if they may see that"
-        ]
-    return []
+        )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -203,6 +203,11 @@ class _Search:
     units: Vector
     most: int
     counted: Vector
+    # What was computed: means of candidates, and what depends on a clip alone, or on a world, too.
+    _means: dict[tuple[Split, int], float] = field(default_factory=dict, init=False)
+    _known: dict[float | None, Around] = field(default_factory=dict, init=False)
+    _first: dict[tuple[int, float | None], Vector] = field(default_factory=dict, init=False)
+    _curved: dict[tuple[int, float | None], Matrix] = field(default_factory=dict, init=False)
 
     @property
     def coarse(self) -> int:
@@ -367,22 +372,5 @@ class _Search:
         return [np.stack(draws) for draws in zip(*by_world, strict=True)]
 
     @cached_property
-    def _means(self) -> dict[tuple[Split, int], float]:
-        """What candidates came to so far."""
-        return {}
-
-    @cached_property
     def _united(self) -> list[United]:
         return [United(world.weighed(self.counted)) for world in self.worlds]
-
-    @cached_property
-    def _known(self) -> dict[float | None, Around]:
-        return {}
-
-    @cached_property
-    def _first(self) -> dict[tuple[int, float | None], Vector]:
-        return {}
-
-    @cached_property
-    def _curved(self) -> dict[tuple[int, float | None], Matrix]:
-        return {}

@@ -37,7 +37,6 @@ from learner.simulated.world import World, middle, runs_worth
 
 __all__ = ["HORIZONS", "Given", "choose"]
 
-
 # Ticks of the horizons that are tried.
 HORIZONS = (10, 30, 100, 300, 1000, 3000)
 CLIPS = 6
@@ -92,12 +91,7 @@ class Hyperparameters:
 
 
 def choose(
-    proposal: Proposal,
-    public: PublicGroups,
-    given: Given,
-    *,
-    bound: float,
-    worlds: Sequence[World],
+    proposal: Proposal, public: PublicGroups, given: Given, *, bound: float, worlds: Sequence[World]
 ) -> Hyperparameters:
     """The best (T, C, step) where the settings leave them open; equal arguments choose equally.
 
@@ -149,11 +143,7 @@ class _Search:
     """Comparisons of candidates on the public records."""
 
     def __init__(
-        self,
-        proposal: Proposal,
-        public: PublicGroups,
-        worlds: Sequence[World],
-        bound: float,
+        self, proposal: Proposal, public: PublicGroups, worlds: Sequence[World], bound: float
     ) -> None:
         self._proposal, self._public = proposal, public
         self._worlds, self._bound = worlds, bound

@@ -59,12 +59,13 @@ def ways_of(settings: StudySettings) -> list[str]:
     Fixed groups are asked at the same time by ticks alone.
     """
     loss = LOSSES[settings.model.loss]
+    kinds = {way: ALGORITHMS[algorithm["name"]] for way, algorithm in WAYS.items()}
     return [
         way
-        for way, algorithm in WAYS.items()
-        if not (ALGORITHMS[algorithm["name"]].release.quadratic_only and not loss.is_quadratic)
-        and not (ALGORITHMS[algorithm["name"]].release.needs_curvature and loss.curvature is None)
-        and not (settings.groups and "groups" not in ALGORITHMS[algorithm["name"]].uses)
+        for way, kind in kinds.items()
+        if not (kind.release.quadratic_only and not loss.is_quadratic)
+        and not (kind.release.needs_curvature and loss.curvature is None)
+        and not (settings.groups and "groups" not in kind.uses)
     ]
 
 

@@ -89,12 +89,7 @@ def _title(figure: Figure, says: str, *more: str) -> str:
 
 
 def _label_starts(axis: Axes, starts: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write what each line is of at its left end, in its color, and no text over another.
-
-    Args:
-      axis: Logarithmic both ways, all its lines drawn.
-      starts: x, y, text and color of each.
-    """
+    """Write what lines of logarithmic axes are of, at (x, y, text, color), no text over another."""
     low, high = np.log10(axis.get_xlim())
     axis.set_xlim(10 ** (low - LABEL_ROOM * (high - low)), 10**high)
     bottom, top = np.log10(axis.get_ylim())

@@ -34,7 +34,6 @@ from learner.simulated.world import World
 
 __all__ = ["SEED", "Lab", "Laboratory"]
 
-
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
 # The papers' n_i; of hospitals the papers say only that they have at least this many.
@@ -157,16 +156,12 @@ class Lab:
             trace=trace,
             rng=np.random.default_rng(SEED),
         )
-        psi = [_fitness(world, models) for models in (models, *trace)]
+        fitness = world.evaluation.relative_fitness
+        psi = [np.maximum(fitness(models), 1e-16) for models in (models, *trace)]
         return psi[0], psi[1:]
 
     def mean_fitness(
-        self,
-        world: World,
-        sizes: Sequence[int],
-        budgets: Sequence[float],
-        *,
-        constant: float,
+        self, world: World, sizes: Sequence[int], budgets: Sequence[float], *, constant: float
     ) -> list[dict[str, float]]:
         """Mean relative fitness at each epsilon of all, and what is left of it without noise."""
         rest, _ = self.run(world, sizes, [WITHOUT_NOISE] * len(sizes), constant=constant)
@@ -205,10 +200,6 @@ class Lab:
             world = self.world(self.blocks([size] * 3))
             rows += self.mean_fitness(world, [size] * 3, budgets, constant=constant)
         return pd.DataFrame(rows)
-
-
-def _fitness(world: World, models: NDArray[np.float64]) -> Vector:
-    return np.maximum(world.evaluation.relative_fitness(models), 1e-16)
 
 
 def _rows(records: Records, rows: slice | NDArray[np.intp]) -> Records:

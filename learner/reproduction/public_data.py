@@ -49,7 +49,6 @@ LARGEST_OWNERS = 14
 # How many rows of each are public.
 PUBLIC_LOANS, PUBLIC_CARDS = 10_000, 4_000
 
-
 # What to bring for each, and from where: no copy of copriv holds these files.
 BRING = {
     "loans": "Lending Club's table of accepted loans",

@@ -17,7 +17,7 @@ from common.files import make_folder, refused
 from learner.reproduction.documents import check_document, markdown_table, replace_section
 from learner.reproduction.figures import figure_numbers, uses_grid
 from learner.reproduction.laboratory import Lab, Laboratory
-from learner.reproduction.papers import FIGURES, Figure
+from learner.reproduction.papers import FIGURES, Figure, Kind
 from learner.reproduction.public_data import Files
 from learner.results.progress import progress
 from learner.results.run_folder import write_table
@@ -166,10 +166,7 @@ def _computed(
 ) -> dict[str, pd.DataFrame]:
     """What these calls find, each a table."""
     sweep = run_sweep(
-        work,
-        calls,
-        workers=Workers(jobs=1, cluster=cluster),
-        fingerprint=lambda *arguments: "",
+        work, calls, workers=Workers(jobs=1, cluster=cluster), fingerprint=lambda *arguments: ""
     )
     for name, failure in sweep.failures.items():
         raise InputError(
@@ -197,16 +194,16 @@ def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequenc
 
 def finding(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     """(whether it agrees with the paper, what the numbers say)."""
-    kinds = {
-        "percentiles": _of_percentiles,
-        "timing": _of_timing,
-        "surface": _of_bound,
-        "lines": _of_bound,
-        "value": _of_value,
-        "hospitals": _of_hospitals,
-        "scenarios": _of_scenarios,
+    kinds: dict[Kind, Callable[[], tuple[str, str]]] = {
+        "percentiles": lambda: _of_percentiles(figure, numbers),
+        "timing": lambda: _of_timing(numbers),
+        "surface": lambda: _of_bound(figure, numbers),
+        "lines": lambda: _of_bound(figure, numbers),
+        "value": lambda: _of_value(numbers),
+        "hospitals": lambda: _of_hospitals(numbers),
+        "scenarios": lambda: _of_scenarios(numbers),
     }
-    return kinds[figure.kind](figure, numbers)
+    return kinds[figure.kind]()
 
 
 def _word(condition: bool) -> str:
@@ -233,8 +230,7 @@ def _of_percentiles(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     )
 
 
-def _of_timing(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
-    del figure
+def _of_timing(numbers: pd.DataFrame) -> tuple[str, str]:
     counts = numbers["owner"].value_counts()
     owners = int(numbers["owner"].max())
     expected = len(numbers) / owners
@@ -281,8 +277,7 @@ def _of_bound(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     )
 
 
-def _of_value(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
-    del figure
+def _of_value(numbers: pd.DataFrame) -> tuple[str, str]:
     fewest = {
         float(group["epsilon"].iloc[0]): int(group.loc[is_last_stretch, "owners"].min())
         for _, group in numbers.sort_values("owners").groupby("epsilon")
@@ -300,8 +295,7 @@ def _of_value(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     )
 
 
-def _of_hospitals(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
-    del figure
+def _of_hospitals(numbers: pd.DataFrame) -> tuple[str, str]:
     columns = [name for name in numbers.columns if name.startswith("gains_")]
     counts = {name.removeprefix("gains_"): int(numbers[name].sum()) for name in columns}
     found = ", ".join(f"{count} gain at epsilon {e}" for e, count in counts.items())
@@ -320,8 +314,7 @@ def _of_hospitals(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     )
 
 
-def _of_scenarios(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
-    del figure
+def _of_scenarios(numbers: pd.DataFrame) -> tuple[str, str]:
     means = numbers.groupby("scenario")["relative_fitness"].apply(
         lambda psi: float(np.exp(np.log(psi).mean()))
     )

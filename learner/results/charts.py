@@ -13,16 +13,7 @@ from common.arrays import Labels, Vector
 from common.texts import number_words
 from learner.results.page import escaped
 
-__all__ = [
-    "DASHED",
-    "DASHED_AND_DOTTED",
-    "DOTTED",
-    "Line",
-    "Mark",
-    "curve",
-    "strip",
-    "timeline",
-]
+__all__ = ["DASHED", "DASHED_AND_DOTTED", "DOTTED", "Line", "Mark", "curve", "strip", "timeline"]
 
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
@@ -203,14 +194,7 @@ def timeline(
 
 
 def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
-    """One path for each of four shades, so that many owners take few bytes.
-
-    Args:
-      levels: The shade of each bucket, 0 to 4.
-      edges: Where the buckets begin and end on the picture.
-      y: The row's top.
-      height: Its height.
-    """
+    """One path for each of four shades of buckets, 1 to 4: many owners then take few bytes."""
     widths = np.maximum(np.diff(edges) - 0.4, 0.6)
     paths = []
     for level in range(1, 5):

@@ -107,7 +107,6 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
 
     Returns:
       None where there are no public records, or too few.
-
     """
     if public.records is None:
         return None
@@ -121,11 +120,10 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
         world = surrogate_world(groups, proposal.num_records, known=known, rng=rng)
     except InputError:  # Too few public records, or an algorithm that nothing simulates.
         return None
+    stable = np.inf
     if isinstance(proposal.algorithm, Asynchronous):
         stable = largest_stable_step(proposal.algorithm, groups.records, loss=plan.loss)
-        proposal = shortened(proposal, largest_stable=stable)
-    else:
-        proposal = shortened(proposal)
+    proposal = shortened(proposal, largest_stable=stable)
     runs = max(runs_worth(RUNS, public.feature_map.num_features), FEWEST_RUNS)
     thetas = run_study(proposal, world, runs=runs, rng=rng)
     noise: Vector = np.std(in_raw_units(public.feature_map, thetas), axis=0, ddof=1)

@@ -127,18 +127,12 @@ def _filled(graph: Graph, rule: ColumnRule, raw: str) -> str:
     return graph.where(is_none, rule.fill, raw)
 
 
-def _first_words(graph: Graph, text: str, count: int) -> list[str]:
-    """The first words of texts, empty where there are fewer, each of shape (n, 1)."""
-    return _parts(graph, graph.op("StringSplit", text, delimiter=""), count)
-
-
 def _split(graph: Graph, text: str, delimiter: str, count: int) -> list[str]:
-    """The first parts of texts between delimiters."""
-    return _parts(graph, graph.op("StringSplit", text, delimiter=delimiter), count)
+    """The first parts of texts between delimiters, empty where there are fewer, of shape (n, 1).
 
-
-def _parts(graph: Graph, split: str, count: int) -> list[str]:
-    """Parts of shape (n, 1, k), as this many columns of shape (n, 1)."""
+    Without a delimiter they are words.
+    """
+    split = graph.op("StringSplit", text, delimiter=delimiter)
     shape = graph.op("Shape", split, start=0, end=2)
     wanted = graph.op("Concat", shape, graph.constant([count]), axis=0)
     empty = graph.op("Expand", graph.constant(""), wanted)
@@ -155,7 +149,7 @@ def _coded(graph: Graph, rule: ColumnRule, text: str) -> str:
     numbers = {key: code for key, code in codes.items() if _is_number(key)}
     texts = {key: code for key, code in codes.items() if key not in numbers}
     most_words = max((len(key.split()) for key in texts), default=1)
-    *words, beyond = _first_words(graph, text, most_words + 1)
+    *words, beyond = _split(graph, text, "", most_words + 1)
     joined = words[0]
     empty = graph.constant("")
     for word in words[1:]:
@@ -227,7 +221,7 @@ def _months(graph: Graph, text: str) -> str:
 
 def _trimmed(graph: Graph, text: str) -> str:
     """Texts without the spaces around them and what follows the first inside."""
-    return _first_words(graph, text, 1)[0]
+    return _split(graph, text, "", 1)[0]
 
 
 def _by_dashes(graph: Graph, text: str, is_iso: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,14 +10,9 @@ import numpy as np
 from common.texts import counted, number_words, percent_words
 from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
-from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
+from learner.forecasting.verdict import Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
-from learner.results.forecast_text import (
-    epsilon_words,
-    sentences,
-    smallest_words,
-    worth_words,
-)
+from learner.results.forecast_text import owner_row, sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
 
@@ -110,23 +104,8 @@ def _owners(verdict: Verdict) -> str:
             Mark(at=verdict.relative_fitness_public, text="public model", color="var(--gold)"),
         ],
     )
-    rows = [_row(owner, verdict) for owner in verdict.owners]
+    rows = [owner_row(owner, verdict, better=", better") for owner in verdict.owners]
     return section("Owners", picture, table("owners", counted(len(rows), "owner"), heads, rows))
-
-
-def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
-    without, worth = owner.relative_fitness_without, owner.one_more_epsilon_is_worth
-    return [
-        owner.name,
-        Cell(f"{owner.records:,}", owner.records),
-        epsilon_words(owner.epsilon),
-        Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
-        Cell(f"{verdict.relative_fitness_public:.3g}", verdict.relative_fitness_public),
-        Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
-        "yes" if owner.gains else "no",
-        "-" if without is None else f"{without:.3g}{', better' if owner.harms else ''}",
-        Cell(worth_words(worth, verdict.relative_fitness), None if math.isnan(worth) else -worth),
-    ]
 
 
 def _algorithms(verdict: Verdict) -> str:

@@ -11,12 +11,13 @@ from common.texts import counted, number_words, printable
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
-from learner.forecasting.verdict import Smallest, Verdict
+from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
+from learner.results.page import Cell, texts
 from learner.results.quality_words import MEASURES
 from learner.results.report import print_by_name
 from learner.results.verdict_words import gains_in_words
 
-__all__ = ["epsilon_words", "print_verdict", "sentences", "smallest_words", "worth_words"]
+__all__ = ["owner_row", "print_verdict", "sentences", "smallest_words"]
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
@@ -35,32 +36,34 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         f"{low:.3g} and {high:.3g}, from {verdict.public_records:,} public records",
         highlight=False,
     )
-    print_by_name(console, None, OWNERS, _owners(verdict))
+    owners = [texts(owner_row(owner, verdict, better=" better")) for owner in verdict.owners]
+    print_by_name(console, None, OWNERS, owners)
     if verdict.algorithms:
         print_by_name(console, None, WAYS, _ways(verdict))
     for sentence in sentences(verdict):
         console.print(sentence, highlight=False)
 
 
-def _owners(verdict: Verdict) -> list[tuple[str, ...]]:
-    """A row for each owner."""
-    rows: list[tuple[str, ...]] = []
-    for owner in verdict.owners:
-        without = owner.relative_fitness_without
-        rows.append(
-            (
-                owner.name,
-                f"{owner.records:,}",
-                epsilon_words(owner.epsilon),
-                f"{owner.relative_fitness_alone:.3g}",
-                f"{verdict.relative_fitness_public:.3g}",
-                f"{verdict.relative_fitness:.3g}",
-                "yes" if owner.gains else "no",
-                "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
-                worth_words(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
-            )
-        )
-    return rows
+def owner_row(owner: OwnerVerdict, verdict: Verdict, *, better: str) -> list[Cell | str]:
+    """What is forecast for an owner, under the heads :data:`OWNERS`.
+
+    Args:
+      owner: The owner.
+      verdict: The verdict that it is of.
+      better: What follows where the others are better without it.
+    """
+    without, worth = owner.relative_fitness_without, owner.one_more_epsilon_is_worth
+    return [
+        owner.name,
+        Cell(f"{owner.records:,}", owner.records),
+        epsilon_words(owner.epsilon),
+        Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
+        Cell(f"{verdict.relative_fitness_public:.3g}", verdict.relative_fitness_public),
+        Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
+        "yes" if owner.gains else "no",
+        "-" if without is None else f"{without:.3g}{better if owner.harms else ''}",
+        Cell(worth_words(worth, verdict.relative_fitness), None if math.isnan(worth) else -worth),
+    ]
 
 
 def epsilon_words(epsilon: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -65,10 +64,13 @@ class LearnerMetrics:
     def watch(self, lines: Sequence[OwnerLine]) -> None:
         """Follow the state of these owners."""
         for line in lines:
-            name = line.owner.name
-            self._away.labels(name).set_function(partial(_is_away, line))
-            self._left.labels(name).set_function(partial(_has_left, line))
-            self._held.labels(name).set_function(partial(_answered, line))
+            self._watch(line)
+
+    def _watch(self, line: OwnerLine) -> None:
+        name = line.owner.name
+        self._away.labels(name).set_function(lambda: float(line.state.is_absent))
+        self._left.labels(name).set_function(lambda: float(line.state is LineState.LEFT))
+        self._held.labels(name).set_function(lambda: float(line.answered))
 
     def timed(self, owners: Sequence[Owner], *, arrivals: Arrivals) -> list[Owner]:
         """The same owners, the answers of those elsewhere timed."""
@@ -94,37 +96,16 @@ class LearnerMetrics:
             yield
 
 
-def _is_away(line: OwnerLine) -> float:
-    return float(line.state.is_absent)
-
-
-def _has_left(line: OwnerLine) -> float:
-    return float(line.state is LineState.LEFT)
-
-
-def _answered(line: OwnerLine) -> float:
-    return float(line.answered)
-
-
 class TimedOwner:
     """An owner whose answers are timed, and whose arrival is noted."""
 
     def __init__(
         self, owner: Owner, metrics: LearnerMetrics, *, arrivals: Arrivals | None = None
     ) -> None:
+        self.name, self.answers_later = owner.name, owner.answers_later
         self._owner, self._arrivals = owner, arrivals
         self._seconds = metrics.seconds.labels(owner.name)
         self._failures = metrics.failures.labels(owner.name)
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._owner.name
-
-    @property
-    def answers_later(self) -> bool:
-        """Whether it works while nobody waits for it."""
-        return self._owner.answers_later
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""

@@ -125,10 +125,12 @@ def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
     """
     missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
     asked = counted(summary.horizon, "communication")
+    said = summary.edge
+    edge = [] if said is None else [f"warning: {printable(said, len(said))}"]
     lines = [
         f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
-        *([] if has_shown_start else [*_edge_sentences(summary), *way_sentences(summary)]),
+        *([] if has_shown_start else [*edge, *way_sentences(summary)]),
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
@@ -221,13 +223,6 @@ def _counted_sentences(summary: Summary) -> list[str]:
         f"An owner's answer counts by its noise as well as by its records: that of {own.name}, "
         f"which has {own.records / total:.2%} of the records, for {counted:.2%}."
     ]
-
-
-def _edge_sentences(summary: Summary) -> list[str]:
-    """That the public model is at an edge of its box."""
-    if summary.edge is None:
-        return []
-    return [f"warning: {printable(summary.edge, len(summary.edge))}"]
 
 
 def way_sentences(summary: Summary) -> list[str]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from common.arrays import Vector
-from common.features import FeatureMap
 from common.losses import Loss
 from common.model import Model
 from common.terms import Records, StudyTerms
@@ -34,33 +33,20 @@ def with_quality(
       public: The feature map and the public records.
       whole: The owners' records, which only a simulation has.
     """
-    summary = summary.with_quality(quality_of_run(model, public, whole))
-    shards = None if whole is None else whole.shards
-    return _with_validation(summary, outcome, public.feature_map, shards)
-
-
-def _with_validation(
-    summary: Summary,
-    outcome: Outcome,
-    feature_map: FeatureMap,
-    shards: Sequence[Records] | None,
-) -> Summary:
-    """The summary with the owners' answers about the model, and who did not answer."""
-    validated = outcome.validated
-    if validated is None:
-        return summary
-    names = [owner.name for owner in summary.owners]
-    found = summarise_validation(
-        validated,
-        names=names,
-        num_records=[owner.records for owner in summary.owners],
-        exact=None
-        if shards is None
-        else exact_means(validated.terms, shards, outcome.theta, loss=outcome.plan.loss),
-        raw_scale=feature_map.target.scale if outcome.plan.loss.is_quadratic else None,
-    )
-    missing = missing_from(validated, names)
-    changes = {"validation": found, "validation_missing": missing}
+    changes: dict[str, object] = {"quality": quality_of_run(model, public, whole)}
+    validated, loss = outcome.validated, outcome.plan.loss
+    if validated is not None:
+        names = [owner.name for owner in summary.owners]
+        changes["validation_missing"] = missing_from(validated, names)
+        changes["validation"] = summarise_validation(
+            validated,
+            names=names,
+            num_records=[owner.records for owner in summary.owners],
+            exact=None
+            if whole is None
+            else exact_means(validated.terms, whole.shards, outcome.theta, loss=loss),
+            raw_scale=public.feature_map.target.scale if loss.is_quadratic else None,
+        )
     return summary.model_copy(update={key: value for key, value in changes.items() if value})
 
 

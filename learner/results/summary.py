@@ -245,10 +245,6 @@ class Summary(Part):
             | {name: value for name, value in some.items() if value is not None}
         )
 
-    def with_quality(self, quality: QualitySummary | None) -> Summary:
-        """The same with the model's quality in raw units, where it is known."""
-        return self if quality is None else self.model_copy(update={"quality": quality})
-
     def as_json(self) -> dict[str, Any]:
         """The summary as ``summary.json`` holds it: without what does not apply."""
         table = self.model_dump(exclude_unset=True)

@@ -173,11 +173,7 @@ def sweep_table(summary: pd.DataFrame, keys: Sequence[str]) -> Table:
 
 
 def write_sweep_page(
-    folder: Path,
-    title: str,
-    summary: pd.DataFrame,
-    keys: Sequence[str],
-    notes: Sequence[str] = (),
+    folder: Path, title: str, summary: pd.DataFrame, keys: Sequence[str], notes: Sequence[str] = ()
 ) -> Path:
     """``sweep.html``: the picture, the table behind it, and what to know of it.
 

@@ -70,10 +70,7 @@ def _bins(found: ValidationSummary, *, probabilities: bool) -> str:
 def _owners(found: ValidationSummary) -> str:
     """Mean loss of those who agree to be shown."""
     rows = [
-        [
-            one.name,
-            *_cells(one.loss, drowned=is_drowned(one.loss, found.loss_bound), exact=False),
-        ]
+        [one.name, *_cells(one.loss, drowned=is_drowned(one.loss, found.loss_bound), exact=False)]
         for one in found.by_owner
     ]
     heads = ["owner", loss_name(found), "interval", "noise +/-"]

@@ -204,7 +204,8 @@ def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Fin
     if not description.columns:
         yield unchecked("columns", "it names none; see data.columns of its settings")
     elif missing:
-        yield fails("columns", f"it names no {_listed(missing)}; its officer adds or maps them")
+        few = first_few([repr(name) for name in missing], SHOWN_COLUMNS)
+        yield fails("columns", f"it names no column {few}; its officer adds or maps them")
     else:
         yield passes("columns", f"it has all {len(feature_map.columns_needed)}")
     if description.feature_map_digest in {"", feature_map.digest}:
@@ -246,7 +247,3 @@ def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
                 f"{what.format(in_short(most))}; ask for less, or ask its officer: {cure}",
             )
     return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"column {first_few([repr(name) for name in names], SHOWN_COLUMNS)}"

@@ -158,12 +158,7 @@ def _refuses(reply: object) -> bool:
 
 
 def lines_to(
-    plan: Plan,
-    feature_map: FeatureMap,
-    owners: Sequence[Owner],
-    *,
-    journal: Journal,
-    study_id: str,
+    plan: Plan, feature_map: FeatureMap, owners: Sequence[Owner], *, journal: Journal, study_id: str
 ) -> list[OwnerLine]:
     """One line to each owner, at the place where the journal ends.
 
@@ -232,8 +227,8 @@ def enrollments_of(
     Raises:
       CoprivError: An owner refuses, stays away, or promises something else.
     """
-    enrolled = journal.read("enrollments", partial(noted_enrollments, owners=len(lines)))
-    if enrolled is None:
+    enrollments = journal.read("enrollments", partial(noted_enrollments, owners=len(lines)))
+    if enrollments is None:
         calls = [
             partial(_enroll, line, num_records=count, responses=responses)
             for line, count, responses in zip(
@@ -242,10 +237,7 @@ def enrollments_of(
         ]
         enrollments = tuple(all_present(calls, patience=plan.settings.network.patience))
         journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
-        on_enrolled()
-        return enrollments
-    enrollments = enrolled
-    if len(journal.past) < plan.horizon and journal.noted(OVER) is None:
+    elif len(journal.past) < plan.horizon and journal.noted(OVER) is None:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
         at_once(lambda pair: pair[0].take_up(pair[1]), taken_up)
     on_enrolled()

@@ -97,8 +97,7 @@ def journalled_ticks(journal: Journal) -> list[Tick]:
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
     """
     entries = {entry.position: entry for entry in journal.past}
-    end = max(entries, default=-1) + 1
-    end = max(end, journal.missed_before)
+    end = max(max(entries, default=-1) + 1, journal.missed_before)
     ticks = [
         Tick(entries[p].time, tuple(sorted(entries[p].responses)))
         if p in entries
@@ -145,17 +144,14 @@ class LiveTicks(Iterator[Tick], ABC):
         tick = next(self._journalled, None)
         if tick is None:
             tick = self._live()
-            self._keep(tick)
+            # Durable before anybody is asked.
+            pending = {"position": self._position, "time": tick.time, "owner": tick.owners[0]}
+            self._journal.note(PENDING, json.dumps(pending))
             # Somebody is there: only silence from now on counts.
             self._pace.quiet_since = None
         self._position += 1
         self._now = max(self._now, tick.time)
         return tick
-
-    def _keep(self, tick: Tick) -> None:
-        """Make the tick durable before anybody is asked."""
-        pending = {"position": self._position, "time": tick.time, "owner": tick.owners[0]}
-        self._journal.note(PENDING, json.dumps(pending))
 
     def _nobody(self, whom: str, silence: float) -> None:
         """Rest, or stop after too long a silence."""

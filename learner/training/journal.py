@@ -66,7 +66,6 @@ __all__ = ["Journal", "TickEntry"]
 
 T = TypeVar("T")
 
-
 # A tick is on the disk after so long, whether or not somebody needs it there.
 LAG_SECONDS = 0.1
 
@@ -98,18 +97,10 @@ class Journal:
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
             make_tables(self._db, path, self.damaged)
-            self._is_whole = self._take_end()
+            # Whether all that earlier starts were answered is here, or is asked for no more.
+            self.is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is missing that earlier starts were answered."""
-        return self._is_whole
-
-    def complete(self) -> None:
-        """What earlier starts were answered is here now, or is not asked for any more."""
-        self._is_whole = True
 
     @cached_property
     def past(self) -> tuple[TickEntry, ...]:
@@ -234,7 +225,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; what was appended is on the disk, unless it cannot be written."""
-        if self._tail.end() and self._is_whole:
+        if self._tail.end() and self.is_whole:
             self._note_end()
         self._db.close()
         os.close(self._lock)

@@ -41,7 +41,6 @@ __all__ = ["LocalLine", "OwnerLine", "hears"]
 
 log = logging.getLogger("copriv.learner")
 
-
 SHORTEST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0
 LONGEST_VAIN_SECONDS = 10.0
@@ -55,28 +54,20 @@ class _Contact:
     def __init__(self, owner: Owner, terms: StudyTerms) -> None:
         self.owner = owner
         self._terms = terms
-        self._state = LineState.READY
+        # What is known of the owner.
+        self.state = LineState.READY
         # The loop asks in one thread, who looks for the owner replies in another.
         self._changing = threading.Lock()
         self._away_since: tuple[float, datetime] | None = None
-        self._left: str | None = None
+        # Why the owner has left the study for good.
+        self.left: str | None = None
         self._reply: Enrollment | RefusedError | None = None
         self._search = _Search(owner, terms, self._on_reply)
 
     @property
-    def state(self) -> LineState:
-        """What is known of the owner."""
-        return self._state
-
-    @property
-    def left(self) -> str | None:
-        """Why the owner has left the study for good, or None."""
-        return self._left
-
-    @property
     def status(self) -> str:
         """For people: nothing, or since when it is away, or that it has left."""
-        if self._left is not None:
+        if self.left is not None:
             return f"{self.owner.name} has left"
         away = self._away_since
         return "" if away is None else f"{self.owner.name} away since {away[1]:%H:%M:%S}"
@@ -84,7 +75,7 @@ class _Contact:
     def refused(self, error: RefusedError) -> None:
         """The owner will not go on, or says what cannot be; the others do."""
         if self._after(LineEvent.REFUSED) is LineAction.PART:
-            self._left, self._away_since = str(error), None
+            self.left, self._away_since = str(error), None
             log.warning("owner %s has left the study: %s", self.owner.name, error)
 
     def stop(self) -> None:
@@ -94,7 +85,7 @@ class _Contact:
     def _after(self, event: LineEvent) -> LineAction:
         """Go to the state after an event; what to do about it."""
         with self._changing:
-            self._state, action = after(self._state, event)
+            self.state, action = after(self.state, event)
         return action
 
     def _lost_sight(self, error: CoprivError) -> None:
@@ -133,7 +124,8 @@ class OwnerLine(_Contact):
         retries: int = 3,
     ) -> None:
         super().__init__(owner, terms)
-        self._numbers = Numbers(answered, terms.responses)
+        # What is known of the owner's numbers.
+        self.numbers = Numbers(answered, terms.responses)
         self.unanswered = unanswered
         self._keep = keep
         self._retries = retries
@@ -141,19 +133,14 @@ class OwnerLine(_Contact):
         self._promise: Promise | None = None
 
     @property
-    def numbers(self) -> Numbers:
-        """What is known of the owner's numbers."""
-        return self._numbers
-
-    @property
     def answered(self) -> int:
         """Responses that are spent: the learner holds them, or they are lost."""
-        return self._numbers.answered
+        return self.numbers.answered
 
     @property
     def is_level(self) -> bool:
         """Whether the owner is known to have given no answer that is not held here."""
-        return self._state is LineState.LEFT or self._numbers.is_level
+        return self.state is LineState.LEFT or self.numbers.is_level
 
     @property
     def promised(self) -> int:
@@ -174,8 +161,8 @@ class OwnerLine(_Contact):
         Raises:
           InputError: Another owner is there.
         """
-        self._agreed, self._numbers.in_doubt = agreed, True
-        self._numbers.repeat(agreed.repeats)
+        self._agreed, self.numbers.in_doubt = agreed, True
+        self.numbers.repeat(agreed.repeats)
         try:
             self._accept(self.owner.enroll(self._terms))
         except InputError:
@@ -190,16 +177,16 @@ class OwnerLine(_Contact):
 
         After an absence it is the response to the query that was left unanswered.
         """
-        if self._state is LineState.LEFT or self._numbers.over():
+        if self.state is LineState.LEFT or self.numbers.over():
             return None
         query = self.unanswered or self.question(theta)
-        if self.unanswered is None and self._state.is_absent:
+        if self.unanswered is None and self.state.is_absent:
             # An earlier start may have asked just this before it died: then it was charged.
             self.hold(query)
-        if self._state is LineState.AWAY:
+        if self.state is LineState.AWAY:
             return None
         try:
-            if self._state is LineState.BACK:
+            if self.state is LineState.BACK:
                 self._take_back()
             answered = self._numbered(query, theta)
             if answered is None:
@@ -210,18 +197,18 @@ class OwnerLine(_Contact):
             self.refused(error)
             return None
         except (UnreachableError, OwnerFailedError) as error:
-            self._numbers.in_doubt = True
+            self.numbers.in_doubt = True
             self.hold(query)
             self._lost_sight(error)
             return None
         self.unanswered = None
-        self._numbers.took(query.sequence)
+        self.numbers.took(query.sequence)
         self._search.answered()
         return response
 
     def question(self, theta: Vector) -> Query:
         """The next number, asked at theta."""
-        return Query(study_id=self._terms.study_id, sequence=self._numbers.next, theta=theta)
+        return Query(study_id=self._terms.study_id, sequence=self.numbers.next, theta=theta)
 
     def _numbered(self, query: Query, theta: Vector) -> tuple[Query, Response] | None:
         """The answer to a query, or to the next number if that is spent; None if both are."""
@@ -231,7 +218,7 @@ class OwnerLine(_Contact):
             except (OrderError, BudgetSpentError):
                 if not self._skips(query):
                     raise
-            if self._numbers.over():
+            if self.numbers.over():
                 break
             query = self.question(theta)
             self.hold(query)
@@ -239,9 +226,9 @@ class OwnerLine(_Contact):
 
     def _skips(self, query: Query) -> bool:
         """After a refusal: whether the query's number is spent, and is passed over."""
-        if self._numbers.in_doubt:
+        if self.numbers.in_doubt:
             self._accept(self.owner.enroll(self._terms))
-        if not (more := self._numbers.pass_over(query.sequence)):
+        if not (more := self.numbers.pass_over(query.sequence)):
             return False
         self.unanswered = None
         log.warning(
@@ -260,7 +247,7 @@ class OwnerLine(_Contact):
             try:
                 return self.owner.answer(query)
             except UnreachableError:
-                self._numbers.in_doubt = True
+                self.numbers.in_doubt = True
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
             self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
@@ -301,21 +288,15 @@ class OwnerLine(_Contact):
         # Only of a study that has begun can numbers be spent that nobody has.
         most = 1 if agreed is None else self.promised
         self._promise = check_enrollment(
-            enrollment, self._terms, name=name, held=self._numbers.answered, most=most
+            enrollment, self._terms, name=name, held=self.numbers.answered, most=most
         )
         self._agreed = agreed or enrollment
-        self._numbers.repeat(enrollment.repeats, charged=enrollment.answered)
+        self.numbers.repeat(enrollment.repeats, charged=enrollment.answered)
         return enrollment
 
 
 class _Search:
-    """Looks for an owner that is away, in a thread of its own.
-
-    Args:
-      owner: The owner.
-      terms: The terms it enrolled with.
-      on_reply: Called with its reply.
-    """
+    """Looks for an owner that is away, in a thread of its own, and hands on what it replies."""
 
     def __init__(
         self, owner: Owner, terms: StudyTerms, on_reply: Callable[[Enrollment | RefusedError], None]
@@ -379,7 +360,7 @@ class LocalLine(OwnerLine):
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""
-        self._numbers.repeat(enrollment.repeats)
+        self.numbers.repeat(enrollment.repeats)
         return enrollment
 
     def _check(self, query: Query, response: Response) -> None:

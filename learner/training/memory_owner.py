@@ -15,14 +15,7 @@ from common.losses import LOSSES
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.account import MOST_KEPT, Account, Step, next_step, repeats, theta_digest
-from owner.core import (
-    Shard,
-    check_theta,
-    exact_answer,
-    release,
-    seeded_noise,
-    warm,
-)
+from owner.core import Shard, check_theta, exact_answer, release, seeded_noise, warm
 
 __all__ = ["LocalShard", "MemoryOwner"]
 
@@ -48,24 +41,17 @@ class _Study:
 class _Present:
     """What owners in this process have in common: they are always here."""
 
+    # They work only while somebody waits for them.
+    answers_later = False
+
     def __init__(self, name: str, records: Records) -> None:
-        self._name = name
+        self.name = name
         self._shard = Shard(records)
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._name
-
-    @property
-    def answers_later(self) -> bool:
-        """No: it works only while somebody waits for it."""
-        return False
 
     def describe(self) -> OwnerDescription:
         """What the owner is; in memory it agrees to whatever it is asked."""
         return OwnerDescription(
-            name=self._name,
+            name=self.name,
             num_records=len(self._shard.records),
             columns=(),
             feature_map_digest="",
@@ -111,7 +97,7 @@ class MemoryOwner(_Present):
             try:
                 plan = plan_noise(terms, domain, num_records=len(self._shard.records))
             except ValueError as error:
-                raise MalformedError(f"owner {self._name}: {error}") from None
+                raise MalformedError(f"owner {self.name}: {error}") from None
             rng = None if self._seed is None else np.random.default_rng(self._seed)
             warm(self._shard, terms, kept_in=compiled_code_folder)
             study = _Study(terms, plan, Account(promised=terms.responses), rng)

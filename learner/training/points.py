@@ -23,10 +23,10 @@ from common.features import FeatureMap
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
-from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.planning.validation import public_theta
 from learner.planning.ways import resolved, way_of
 from learner.simulated.evaluation import Evaluation
 from learner.training.noted_decision import noted_decision
@@ -155,24 +155,14 @@ def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[
     decision = decide_quietly(
         settings, point.public, num_records=point.num_records, seed=settings.seed or 0
     )
-    plan = Plan(
-        settings=resolved(settings, decision),
-        num_features=point.public.feature_map.num_features,
-        decision=decision,
-        seed=0,
-    )
     shards = _shards(point.num_records, features, targets)
-    evaluation = Evaluation(shards=shards, problem=problem_of(settings, plan.loss))
-    public, free = point.public.records, None
-    if public is not None and len(public) >= plan.num_features:
-        theta = evaluation.problem.optimum(public)
-        free = float(evaluation.relative_fitness(theta[None])[0])
     repeated = Repeated(
-        settings=settings,
-        feature_map=point.public.feature_map,
-        decision=decision,
-        shards=shards,
+        settings=settings, feature_map=point.public.feature_map, decision=decision, shards=shards
     )
+    plan = repeated.plan(seed=0)
+    evaluation = Evaluation(shards=shards, problem=problem_of(settings, plan.loss))
+    theta = public_theta(plan, point.public)
+    free = None if theta is None else float(evaluation.relative_fitness(theta[None])[0])
     decided = Decided(
         decision=decision.to_json(),
         way=way_of(plan.settings),
@@ -193,13 +183,8 @@ def repeat_point(point: Repeating, features: Matrix, targets: Vector) -> Mapping
         decision=point.decision,
         shards=shards,
     )
-    loss = Plan(
-        settings=resolved(point.settings, point.decision),
-        num_features=point.feature_map.num_features,
-        decision=point.decision,
-        seed=0,
-    ).loss
-    evaluation = Evaluation(shards=shards, problem=problem_of(point.settings, loss))
+    problem = problem_of(point.settings, repeated.plan(seed=0).loss)
+    evaluation = Evaluation(shards=shards, problem=problem)
     psi = evaluation.relative_fitness(repeated.models(point.seeds))
     return {"relative_fitness": psi.tolist()}
 

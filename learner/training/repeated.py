@@ -24,12 +24,7 @@ from common.features import FeatureMap
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan, plan_noise
 from common.terms import Query, Records, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import (
-    Groups,
-    first_slots,
-    scheduled_frequency,
-    with_everyone,
-)
+from learner.algorithms.clocks import Groups, first_slots, scheduled_frequency, with_everyone
 from learner.algorithms.protocol import Algorithm
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.algorithms.variants import LARGEST_COUNTED_FACTOR
@@ -80,7 +75,7 @@ class Repeated:
         Raises:
           InputError: The horizon is too long, or there are too many owners.
         """
-        plan = self._plan(seeds[0])
+        plan = self.plan(seeds[0])
         T, algorithm = plan.horizon, plan.algorithm
         if T > LONGEST_HORIZON or len(self.shards) > NOISE_SEEDS:
             raise InputError(
@@ -96,7 +91,7 @@ class Repeated:
             return run_rounds(rounds, replicates=len(seeds), gradients=answers)
         return self._in_turn(promised, seeds)
 
-    def _plan(self, seed: int) -> Plan:
+    def plan(self, seed: int) -> Plan:
         """What runs at a seed."""
         return Plan(
             settings=resolved(self.settings, self.decision),
@@ -136,7 +131,7 @@ class Repeated:
 
     def _in_turn(self, promised: NDArray[np.int64], seeds: Sequence[int]) -> Matrix:
         """Algorithms that ask for more than gradients, of one owner after the other."""
-        plan = self._plan(seeds[0])
+        plan = self.plan(seeds[0])
         shards = [LocalShard("here", shard) for shard in self.shards]
         for shard, terms in zip(shards, self._terms(plan), strict=True):
             shard.enroll(terms)
@@ -155,7 +150,7 @@ class Repeated:
         answers = self._answers(plan, exact, promised, seeds)
         models = []
         for run, seed in enumerate(seeds):
-            plan = self._plan(seed)
+            plan = self.plan(seed)
             algorithm: Algorithm[Any] = plan.algorithm
             state = algorithm.initial_state()
             for tick in plan.ticks():
@@ -177,11 +172,7 @@ class Repeated:
         return plan.terms(self.feature_map, study_id=self.settings.name)
 
     def _answers(
-        self,
-        plan: Plan,
-        exact: GradientFunction,
-        promised: NDArray[np.int64],
-        seeds: Sequence[int],
+        self, plan: Plan, exact: GradientFunction, promised: NDArray[np.int64], seeds: Sequence[int]
     ) -> Answers:
         """What the owners answer in these runs, of promised responses of shape (N, R)."""
         terms, domain = self._terms(plan), self.feature_map.domain

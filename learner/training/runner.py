@@ -269,12 +269,7 @@ class _LostTail:
 
     They are asked again as they were; an owner that is away is waited for. Each owner answered at
     most as many of them as it repeats, so they are over where an owner comes more often, or once
-    nobody else says that it gave an answer that is not held here.
-
-    Args:
-      lines: The owners, by index.
-      journal: The run's durable trace; None where nothing is journalled.
-      patience: Seconds that an owner of one of them may be waited for.
+    nobody else says that it gave an answer that is not held here. Without a journal there are none.
     """
 
     def __init__(
@@ -299,7 +294,7 @@ class _LostTail:
         if any(self._asked[owner] >= own.most_repeats for owner, own in numbers) or all(
             line.is_level for line in self._lines
         ):
-            self._journal.complete()
+            self._journal.is_whole = True
         self._asked.update(tick.owners)
         return not self._journal.is_whole
 
@@ -329,7 +324,7 @@ class _LostTail:
             raise UnreachableError(f"no owner answered for {self._patience:g} seconds ({names})")
         log.warning("%s; the run goes on without it", line.status)
         if self._journal is not None:
-            self._journal.complete()
+            self._journal.is_whole = True
 
 
 class _Replay:

@@ -148,8 +148,16 @@ def train(
         with _stopped(lines):
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=watch.enrolled)
             theta = _run(plan, lines, last, watch.missed, journal=journal, requests=requests)
-        validated, unclosed = _end(
-            plan, public, lines, theta, enrollments=enrollments, journal=journal
+        # While the owners are there; those that are away then are named.
+        validated = validate(
+            plan, public, lines, theta, enrollments=enrollments, journal=journal, study_id=study_id
+        )
+        unclosed = end_study(
+            owners,
+            study_id,
+            enrollments=enrollments,
+            journal=journal,
+            validates=bool(plan.settings.privacy.validation),
         )
     return Outcome(
         theta=theta,
@@ -194,30 +202,6 @@ def _run(
         on_applied=on_applied,
         on_missed=on_missed,
     )
-
-
-def _end(
-    plan: Plan,
-    public: PublicSide,
-    lines: Sequence[OwnerLine],
-    theta: Vector,
-    *,
-    enrollments: Sequence[Enrollment],
-    journal: Journal,
-) -> tuple[Validated | None, tuple[str, ...]]:
-    """Ask how good the model is while the owners are there, then close; who was away is named."""
-    study_id = journal.noted("study_id") or ""
-    validated = validate(
-        plan, public, lines, theta, enrollments=enrollments, journal=journal, study_id=study_id
-    )
-    unclosed = end_study(
-        [line.owner for line in lines],
-        study_id,
-        enrollments=enrollments,
-        journal=journal,
-        validates=bool(plan.settings.privacy.validation),
-    )
-    return validated, unclosed
 
 
 def _pace(settings: StudySettings) -> Pace:
@@ -269,11 +253,6 @@ def _stopped(lines: Sequence[OwnerLine]) -> Iterator[None]:
     finally:
         for line in lines:
             line.stop()
-
-
-def _seed(settings: StudySettings) -> int:
-    """The clocks' seed: given, or drawn; it is public either way."""
-    return secrets.randbits(32) if settings.seed is None else settings.seed
 
 
 def name_study(settings: StudySettings, journal: Journal) -> str:
@@ -337,7 +316,10 @@ def _plan(
     foreseen: Facts | None,
 ) -> Plan:
     """The plan of this run: decided at its first start, the same at every later one."""
-    seed = _kept(journal, "seed", lambda: str(_seed(settings)), whole_number)
+    # Given, or drawn; it is public either way.
+    given = settings.seed
+    drawn = secrets.randbits(32) if given is None else given
+    seed = _kept(journal, "seed", lambda: str(drawn), whole_number)
     described: list[OwnerDescription] = []
 
     def made() -> str:

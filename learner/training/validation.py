@@ -31,7 +31,6 @@ from learner.training.journal_values import finite
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import LocalShard
-from learner.training.owners import Owner
 
 __all__ = ["AGREES", "Answer", "Validated", "validate"]
 
@@ -150,14 +149,14 @@ def _answer_of(
     if plan.responses[index] == 0:
         return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
     noted = journal.read(
-        f"{NOTED}.{index}",
-        partial(_noted, shown=shown, terms=terms, num_features=theta.size),
+        f"{NOTED}.{index}", partial(_noted, shown=shown, terms=terms, num_features=theta.size)
     )
     if noted is not None:
         return noted
     is_there = trained.state is LineState.READY
+    kind = LocalLine if isinstance(trained.owner, LocalShard) else OwnerLine
     answer = _ask(
-        _line(trained.owner, terms, retries=settings.network.retries),
+        kind(trained.owner, terms, retries=settings.network.retries),
         theta,
         promised=promised,
         patience=settings.network.patience if is_there else 0.0,
@@ -169,12 +168,6 @@ def _answer_of(
         # Journalled before it is used, as every response.
         _note(journal, index, answer)
     return answer
-
-
-def _line(owner: Owner, terms: StudyTerms, *, retries: int) -> OwnerLine:
-    """The line to one owner for this one answer."""
-    kind = LocalLine if isinstance(owner, LocalShard) else OwnerLine
-    return kind(owner, terms, retries=retries)
 
 
 def _ask(

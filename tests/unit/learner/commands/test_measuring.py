@@ -8,7 +8,7 @@ import pytest
 from common.config import check_settings
 from common.losses import Hinge, Regulariser
 from common.terms import Records
-from learner.commands.measuring import _relative_fitness, evaluate_with
+from learner.commands.measuring import _relative_fitness, evaluate
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import Trace
@@ -55,7 +55,7 @@ def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map
         )
     finally:
         journal.close()
-    evaluated, psi = evaluate_with(settings, public, shards, noiseless=True)(trace, outcome)
+    evaluated, psi = evaluate(outcome, trace, shards, public, noiseless=True)
     assert evaluated.relative_fitness_noiseless == pytest.approx(
         evaluated.relative_fitness, rel=1e-4
     )

@@ -174,10 +174,11 @@ def test_a_run_without_noise_that_was_not_made_is_in_no_sentence():
 def test_what_does_not_apply_of_the_quality_is_left_out():
     """After ``train`` no owner's own model is known, and there need be no public one."""
     quality = QualitySummary.model_validate(QUALITY | {"public": None, "alone": None})
-    told = Summary.model_validate(table()).with_quality(quality).as_json()["quality"]
+    summary = Summary.model_validate(table())
+    told = summary.model_copy(update={"quality": quality}).as_json()["quality"]
     assert not {"public", "alone"} & set(told)
     unread = quality.model_copy(update={"at_home": {"common": (1.0, None)}})
-    told = Summary.model_validate(table()).with_quality(unread).as_json()["quality"]
+    told = summary.model_copy(update={"quality": unread}).as_json()["quality"]
     assert told["at_home"] == {"common": (1.0, None)}
 
 

@@ -38,11 +38,6 @@ class Watched(MemoryOwner):
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
         self.let_go: list[bool] = []
-        self.claims = ""
-
-    @property
-    def name(self) -> str:
-        return self.claims or super().name
 
     def disconnect(self, *, over: bool = False) -> None:
         self.let_go.append(over)
@@ -221,9 +216,11 @@ def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
 
 
 def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
-    owners, settings, feature_map, tmp_path
+    owners, settings, feature_map, tmp_path, monkeypatch
 ):
-    owners[0].claims = "east"
+    told = owners[0].describe()
+    monkeypatch.setattr(owners[0], "describe", lambda: told)
+    owners[0].name = "east"
     public = PublicSide(feature_map=feature_map, records=None)
     with (
         closing(Journal(tmp_path / "journal.sqlite")) as journal,
