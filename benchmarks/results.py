@@ -73,7 +73,7 @@ WAYS: Mapping[str, Known] = {
         {"algorithm": {"name": "newton"}},
         "newton",
         '*newton* is `algorithm.name = "newton"`: steps by noisy gradients and curvatures, begun '
-        "at theta_0 less some of its chance.",
+        "at theta_0 shrunk by a ridge.",
     ),
     "auto": Known(
         {"algorithm": {"name": "auto"}},

@@ -2,7 +2,7 @@ r"""Newton's steps from the public model, in one round or a few.
 
 In every round each owner is asked once, at the model of the rounds before
 (:class:`common.releases.Newton`), for an equal part of its epsilon; the first round asks at the
-public model less some of its chance, :math:`\theta_0`
+public model, shrunk by a ridge, :math:`\theta_0`
 (:attr:`learner.simulated.groups.PublicGroups.start`). With a weight w_i for each
 owner, of those that have answered in round r,
 

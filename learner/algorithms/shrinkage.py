@@ -50,8 +50,8 @@ class Around:
     r"""The public model, and what public records say of the loss around it.
 
     Args:
-      theta: The model :math:`\theta_0` that the step is from, the public one less some of its
-        chance (:attr:`learner.simulated.groups.PublicGroups.start`), shape (p,).
+      theta: The model :math:`\theta_0` that the step is from, the public one shrunk by a
+        ridge (:attr:`learner.simulated.groups.PublicGroups.start`), shape (p,).
       curvature: Mean second derivative of the public records' loss there, under the clip,
         without g, shape (p, p).
       offset: What a gradient of the owners has too much there if their records are like the public

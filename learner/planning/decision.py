@@ -113,7 +113,7 @@ class Decision:
       forecast: Forecast relative fitness of what was chosen; None where nothing was.
       largest_stable: The constant of the largest stable step; None where no step was chosen.
       asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
-      start: The public model that all models begin at; that of a step has less chance in it
+      start: The public model that all models begin at; that of a step is shrunk
         (:attr:`learner.simulated.groups.PublicGroups.start`). None for 0.
       around: What public records say around it, where a step is taken from it.
       scales: Scale of each owner's noise, where the algorithm takes it into account.

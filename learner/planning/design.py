@@ -72,7 +72,7 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
 
 
 def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
-    """The public model where models begin there, less chance but for ticks; None for 0."""
+    """The public model where models begin there, shrunk but for ticks; None for 0."""
     kind = kind_of(settings)
     if settings.algorithm.start == "zero" and kind.release is not NEWTON:
         return None

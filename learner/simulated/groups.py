@@ -88,21 +88,17 @@ class PublicGroups:
 
     @cached_property
     def start(self) -> Vector:
-        """The model that Newton's steps and moments begin at: that of these records, less chance.
+        """The model that Newton's steps and moments begin at: that of these records, shrunk.
 
-        How much of it is chance its curvature and gradients say, and of a model of classes, which
-        may be far too sure of what it has not seen, records held out from it as well. A loss with
-        kinks has no curvature, so there all of it is kept.
+        How much ridge takes their chance off it, records held out from it say
+        (:attr:`learner.simulated.cross_validation.CrossValidation.ridged`). A loss with kinks has
+        no curvature, so there all of it is kept.
 
         Ticks begin at their model itself. They go a way that is fixed before owners are asked,
         while what owners tell and known noise decide how far a step goes; shrunk, too, the worlds
         in which they are compared would have ticks better than they are.
         """
-        loss = self.problem.loss
-        if loss.curvature is None:
-            return self.theta_optimal
-        kept = self.redraws.beyond_chance
-        return self.redraws.shrunk(self.outside.kept(kept) if loss.has_classes() else kept)
+        return self.theta_optimal if self.problem.loss.curvature is None else self.outside.ridged
 
     @cached_property
     def gradients(self) -> Matrix:

@@ -20,8 +20,8 @@ half-Cauchy, :math:`k_j = \lambda_j^2/(1 + \lambda_j^2)` and :math:`s_j = z_j^2/
 Of a coordinate of five deviations 92 % are kept. One of 0 is not taken for 0, else nothing would be
 left to learn of it.
 
-References: Rubin (1981), The Bayesian bootstrap. James and Stein (1961), Estimation with quadratic
-loss. Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals.
+References: Rubin (1981), The Bayesian bootstrap. Carvalho, Polson and Scott (2010), The horseshoe
+estimator for sparse signals.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ import numpy as np
 
 from common.arrays import Matrix, Vector
 from common.terms import Records
-from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.shrinkage import whitening
 from learner.simulated.problem import Problem
 
@@ -41,8 +40,6 @@ __all__ = ["Redraws"]
 
 # The least that a redrawn record weighs, where the mean is 1.
 LEAST_WEIGHT = 1e-9
-# How much of what James and Stein take off a model is taken off.
-TAKEN_OFF = 0.5
 TINY = 1e-300
 # Angles by whose sum an integral is computed, and the square for which they are too coarse.
 ANGLES, FAR = 1000, 1e4
@@ -100,49 +97,6 @@ class Redraws:
         wanted = np.sqrt(1.0 - taken + wider) * chance + taken * model
         tilt: Vector = known.scores @ ((wanted - chance) / known.variances)
         return tilt
-
-    @cached_property
-    def beyond_chance(self) -> float:
-        r"""How much of the model is kept if half of what is chance in its length is taken off.
-
-        .. math:: \max\Bigl(0, 1 - \frac{(d-2)/2}{\sum_{j=1}^d z_j^2/v_j}\Bigr)
-
-        With three coordinates or more that much is nearer to the true model in the mean, wherever
-        this is. If all were taken off, it would be nearest in the mean; half has three quarters of
-        that gain, and is much less often far worse where the model happens to be near the truth.
-
-        Returns:
-          1 where there are one or two directions.
-
-        References: James and Stein (1961), Estimation with quadratic loss.
-
-        >>> from common.losses import Regulariser, Squared
-        >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0),
-        ...     theta_max=9.0)
-        >>> def kept(size):
-        ...     x, chance = np.tile(np.eye(6), (9, 1)), np.random.default_rng(1).normal(size=54)
-        ...     records = Records(features=x, targets=size * x.sum(axis=1) + chance)
-        ...     redraws = Redraws(problem=problem, records=records, theta=problem.optimum(records))
-        ...     return round(redraws.beyond_chance, 2)
-        >>> kept(0.0), kept(3.0)
-        (0.43, 1.0)
-        """
-        known = self._coordinates
-        told = float(np.sum(known.of(self._unbound) ** 2 / known.variances)) * self._freedom
-        chance = TAKEN_OFF * max(known.variances.size - 2, 0)
-        return max(0.0, 1.0 - chance / max(told, TINY))
-
-    def shrunk(self, kept: float) -> Vector:
-        """This much of the model, in the box, shape (p,).
-
-        Where the box holds the model back, the model of no box is shrunk, to first order, and then
-        held back: so what lies far outside stays at the edge.
-        """
-        shrunk: Vector = kept * self._unbound
-        box, curvature = self.problem.theta_max, self._coordinates.curvature
-        if np.all(np.abs(shrunk) <= box):
-            return shrunk
-        return box_least_squares(curvature, curvature @ shrunk, theta_max=box)
 
     @cached_property
     def _unbound(self) -> Vector:

@@ -129,7 +129,9 @@ def test_where_the_unit_of_relative_fitness_is_not_known_it_is_said(loss):
     said = unit_sentence(known)
     assert said is not None
     assert f"loses {outside / inside:,.0f} times as much on public records held out" in said
-    wrong = sum(np.count_nonzero(left.features @ m * left.targets <= 0) for m, left in known.folds)
+    wrong = sum(
+        np.count_nonzero(left.features @ m * left.targets <= 0) for m, _, left in known.folds
+    )
     assert f"({wrong / 40:.0%} told wrongly)" in said
     assert 0 < wrong < 20
 

@@ -28,11 +28,6 @@ def redraws_of(*, size, seed, n=60, loss="squared"):
     return Redraws(problem=problem, records=records, theta=problem.optimum(records))
 
 
-def less_chance(redraws):
-    """The model less half of what is chance in its length."""
-    return redraws.shrunk(redraws.beyond_chance)
-
-
 def bootstrap():
     """The weights of 60 records without a tilt."""
     drawn = np.random.default_rng(5).standard_exponential(60)
@@ -136,38 +131,6 @@ def test_a_loss_with_kinks_has_the_bootstrap_alone():
     redraws = redraws_of(size=0.0, seed=2, loss="hinge")
     weights = redraws.weights(rng=np.random.default_rng(5))
     np.testing.assert_array_equal(weights, bootstrap())
-
-
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-@pytest.mark.parametrize(("size", "share"), [(0.0, 0.75), (0.1, 0.98), (3.0, 1.02)])
-def test_a_model_less_its_chance_is_nearer_to_the_truth_in_the_mean(loss, size, share):
-    errors = np.zeros(2)
-    for seed in range(80):
-        redraws = redraws_of(size=size, seed=seed, n=200, loss=loss)
-        truth = size * np.array([1, -1, 1, 1])
-        errors += [np.sum((m - truth) ** 2) for m in (less_chance(redraws), redraws.theta)]
-    assert errors[0] / errors[1] < share
-
-
-def test_a_model_of_two_coordinates_stays_as_it_is():
-    redraws = redraws_of(size=0.0, seed=2)
-    two = Records(features=redraws.records.features[:, :2], targets=redraws.records.targets)
-    few = Redraws(problem=redraws.problem, records=two, theta=redraws.problem.optimum(two))
-    np.testing.assert_array_equal(less_chance(few), few.theta)
-
-
-def test_what_lies_far_outside_of_the_box_stays_at_its_edge():
-    redraws = redraws_of(size=0.3, seed=4)
-    # One coordinate is at an edge of a box that its model of no box is far beyond.
-    far = redraws.records.targets + redraws.records.features @ np.array([9.0, 0, 0, 0])
-    records = Records(features=redraws.records.features, targets=far)
-    problem = replace(redraws.problem, theta_max=0.5)
-    theta = problem.optimum(records)
-    less = less_chance(Redraws(problem=problem, records=records, theta=theta))
-    assert theta[0] == less[0] == 0.5
-    assert np.abs(less).max() <= 0.5
-    shrunk = np.abs(less[1:]) < np.abs(theta[1:])
-    assert shrunk.all()
 
 
 def test_equal_generators_redraw_equally():
