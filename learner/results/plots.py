@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from learner.results.summary import Summary
@@ -38,44 +37,34 @@ def fitness_figure(
     trace = trace.dropna(subset=["relative_fitness"])  # of a very long run not all is looked at
     # psi can be 0 to rounding at the optimum, which a logarithmic axis cannot show.
     fitness = np.maximum(trace["relative_fitness"].to_numpy(dtype=np.float64), SMALLEST)
-    axes.semilogy(trace["k"], fitness, color="black", linewidth=1.2)
+    together = axes.semilogy(trace["k"], fitness, color="black", linewidth=1.2, label="together")
     last = float(trace["k"].max()) if len(trace) else 1.0
-    if len(trace):
-        _label(axes, last, float(fitness[-1]), "together", "black")
+    ends = [(float(fitness[-1]), together[0])] if len(trace) else []
+
+    def level(value: float, name: str, color: str, style: str) -> None:
+        line = axes.axhline(value, color=color, linestyle=style, linewidth=1, label=name)
+        ends.append((value, line))
+
     values = np.maximum([value for _, value in alone], SMALLEST)
     if len(alone) <= MOST_LINES:
         for index, ((name, _), value) in enumerate(zip(alone, values, strict=True)):
-            axes.axhline(value, color=f"C{index}", linestyle="--", linewidth=1)
-            _label(axes, last, float(value), f"alone: {name}", f"C{index}")
+            level(value, f"alone: {name}", f"C{index}", "--")
     else:
         low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
         axes.axhspan(low, high, color="C0", alpha=0.15)
-        axes.axhline(middle, color="C0", linestyle="--", linewidth=1)
-        _label(axes, last, middle, f"alone: the middle of {len(alone)},\nand eight in ten", "C0")
+        level(middle, f"alone: the middle of {len(alone)},\nand eight in ten", "C0", "--")
     if public is not None:
-        axes.axhline(max(public, SMALLEST), color="black", linestyle=":", linewidth=1)
-        _label(axes, last, max(public, SMALLEST), "public model", "black")
+        level(max(public, SMALLEST), "public model", "black", ":")
+    # From the worst to the best, as the lines end, and apart where these end together.
+    lines = [line for _, line in sorted(ends, key=lambda end: -end[0])]
+    figure.legend(handles=lines, loc="outside right upper", fontsize=8, frameon=False)
     axes.set_title("Relative fitness of the common model, and of each owner's own", fontsize=10)
     axes.set_xlabel("communication k")
+    axes.locator_params("x", integer=True)
     axes.set_ylabel(r"relative fitness $\psi$ (0 is the best)")
     axes.grid(visible=True, alpha=0.3)
-    # The names stand where the lines end.
     axes.set_xlim(0, last)
     return figure
-
-
-def _label(axes: Axes, x: float, y: float, text: str, color: str) -> None:
-    """A name beside its line, outside on the right."""
-    axes.annotate(
-        text,
-        (x, y),
-        xytext=(6, 0),
-        textcoords="offset points",
-        fontsize=8,
-        color=color,
-        va="center",
-        annotation_clip=False,
-    )
 
 
 def ticks_figure(trace: pd.DataFrame, names: Sequence[str]) -> Figure:
@@ -90,5 +79,6 @@ def ticks_figure(trace: pd.DataFrame, names: Sequence[str]) -> Figure:
     axes.set_yticks(range(len(names)), list(names), fontsize=9 if len(names) <= 25 else 5)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlabel("communication k")
+    axes.locator_params("x", integer=True)
     axes.set_title("Which owner spoke at each communication", fontsize=10)
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tomli_w
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from common.cells import written
 from common.columns import parse_numbers
@@ -128,8 +131,27 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path):
         assert ("relative_fitness" in kept.columns) == (psi is not None)
     assert ticks_figure(table, trace.names).axes
     for public in (None, 0.25):
-        drawn = fitness_figure(table, [("a", 0.5)], public).axes[0]
-        assert ("public model" in {its.get_text() for its in drawn.texts}) == (public is not None)
+        drawn = fitness_figure(table, [("a", 0.5)], public)
+        assert ("public model" in _named(drawn)) == (public is not None)
+
+
+def _named(figure: Figure) -> list[str]:
+    """The names of a picture's lines, from above to below as they are drawn."""
+    figure.draw_without_rendering()
+    texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_fontsize() == 8)
+    boxes = [(text.get_window_extent(), text.get_text()) for text in texts if text.get_text()]
+    assert not any(a.overlaps(b) for (a, _), (b, _) in combinations(boxes, 2))
+    return [name for box, name in sorted(boxes, key=lambda entry: -entry[0].y0)]
+
+
+@pytest.mark.parametrize("owners", [2, 7])
+def test_names_of_lines_that_end_together_stand_apart_from_the_worst_to_the_best(owners):
+    table = pd.DataFrame({"k": [1, 2], "relative_fitness": [0.1, 0.01]})
+    drawn = fitness_figure(table, [(str(k), 0.5 + k / 1e6) for k in range(owners)], 0.500003)
+    between = ["alone: the middle of 7,\nand eight in ten"] if owners == 7 else []
+    beside = between or ["alone: 1", "alone: 0"]
+    assert sorted(_named(drawn)) == sorted([*beside, "public model", "together"])
+    assert _named(drawn)[-1] == "together"
 
 
 @pytest.mark.parametrize(
