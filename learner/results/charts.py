@@ -71,7 +71,7 @@ def curve(
     marks: Sequence[Mark] = (),
     log_x: bool = False,
 ) -> str:
-    """Curves over a logarithmic y axis, with direct labels.
+    """Curves over a logarithmic y axis, with their names beside or below them.
 
     Args:
       title: What the picture shows, for screen readers too.
@@ -85,25 +85,28 @@ def curve(
     if not shown:
         return ""
     named = [line for line in shown if line.name]
-    # Names stand beside the curves, with room for all; where a colour is used again, below them.
-    is_listed = len({line.color for line in named}) < len(named)
+    # Names stand to the right of the curves; where a colour is used again, or they are long, below.
+    right = WIDTH - max((DIGIT * len(line.name) + 16 for line in named), default=RIGHT)
+    is_listed = len({line.color for line in named}) < len(named) or right < WIDTH * 2 / 3
+    right = WIDTH - RIGHT if is_listed else right
     height = 240 if is_listed else max(240, HIGHEST_NAME + NAME_HEIGHT * len(named) + BOTTOM)
     positive = np.concatenate([line.y[line.y > 0] for line in shown])
     floor = max(SMALLEST, float(positive.min()) if positive.size else SMALLEST)
     xs = np.concatenate([line.x for line in shown])
     ends = (float(xs.min()), float(xs.max()))
-    to_x = (_logarithmic if log_x else _linear)(*ends, LEFT, WIDTH - RIGHT)
+    to_x = (_logarithmic if log_x else _linear)(*ends, LEFT, right)
     top = max(float(positive.max()) if positive.size else 1.0, floor * 1.1)
     # So that there is a number at the foot of the axis.
     floor = max((v for v in _round_values(floor, top) if v <= floor), default=floor)
     to_y = _logarithmic(floor, top, height - BOTTOM, TOP)
     ticks = _few_points(xs, to_x) or (_decades(*ends) if log_x else _round_steps(*ends))
-    parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
+    parts = [_y_axis(floor, top, to_y, right), _x_axis(ticks, to_x, height)]
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts += [_drawn(line, to_x, lambda y: to_y(max(y, floor))) for line in shown]
-    parts += _listed(named, height) if is_listed else _beside(named, to_y, floor, height)
+    at = [to_y(max(float(line.y[-1]), floor)) for line in named]
+    parts += _listed(named, height) if is_listed else _beside(named, at, height, right)
     parts.append(_text(LEFT, 12, y_label, "start"))
-    parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
+    parts.append(_text(right, height - 4, x_label, "end"))
     return _figure(title, parts, height + (NAME_HEIGHT * len(named) + 8 if is_listed else 0))
 
 
@@ -119,11 +122,7 @@ def strip(
       marks: Values that stand for themselves, such as that of the common model.
     """
     marks = [replace(mark, at=min(mark.at, LARGEST)) for mark in marks if mark.at > 0]
-    known = [
-        (name, min(max(value, SMALLEST), LARGEST), good)
-        for name, value, good in values
-        if value > 0
-    ]
+    known = [(name, min(max(x, SMALLEST), LARGEST), good) for name, x, good in values if x > 0]
     if not known:
         return ""
     ends = [value for _, value, _ in known] + [mark.at for mark in marks]
@@ -252,14 +251,14 @@ def _listed(lines: Sequence[Line], top: int) -> list[str]:
     return parts
 
 
-def _beside(lines: Sequence[Line], to_y: Scale, floor: float, height: int) -> list[str]:
-    """The names of lines where these end, none on another."""
-    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(lines)]
+def _beside(lines: Sequence[Line], ends: Sequence[float], height: int, right: float) -> list[str]:
+    """The names of lines to the right of where these end, none on another."""
+    ends_at = [(end + 4, k) for k, end in enumerate(ends)]
     # In the colour of its line: where lines lie close a name may stand nearer to another one.
     # A band is too pale for words.
     colors = ["" if line.color == "var(--band)" else line.color for line in lines]
     return [
-        _text(WIDTH - RIGHT, y, lines[k].name, "end", color=colors[k])
+        _text(right + 6, y, lines[k].name, "start", color=colors[k])
         for y, k in _apart(ends_at, height - BOTTOM - 4.0)
     ]
 
@@ -340,9 +339,9 @@ def _round_values(low: float, high: float) -> list[float]:
     return [m * 10.0**e for e in range(first, last + 1, every) for m in steps]
 
 
-def _y_axis(low: float, high: float, to_y: Scale) -> str:
+def _y_axis(low: float, high: float, to_y: Scale, right: float) -> str:
     return "".join(
-        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{to_y(v):.1f}" y2="{to_y(v):.1f}" '
+        f'<line x1="{LEFT}" x2="{right:.1f}" y1="{to_y(v):.1f}" y2="{to_y(v):.1f}" '
         f'stroke="var(--line)"/>' + _text(LEFT - 6, to_y(v) + 4, f"{v:g}", "end")
         for v in _decades(low, high)
     )

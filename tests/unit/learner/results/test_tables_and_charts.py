@@ -113,6 +113,20 @@ def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end
     assert len(places) == count
     assert min(np.diff(places)) >= 14
     assert 20 < places[0] < places[-1] < height - 44
+    # To the right of all curves, and within the picture.
+    ends = [float(x) for x in re.findall(r' ([0-9.]+),[0-9.]+" fill="none"', drawn)]
+    begins = [float(x) for x in re.findall(r'x="([0-9.]+)"[^>]*>curve \d+</text>', drawn)]
+    assert max(ends) < min(begins) < 440 - 7.5 * len("curve 1")
+
+
+def test_long_names_of_curves_are_listed_below_the_picture():
+    x = np.array([1.0, 9.0])
+    names = ["algorithm.name=synchronous-1", "algorithm.name=newton"]
+    lines = [Line(name=name, x=x, y=x, color=name) for name in names]
+    drawn = curve("t", lines, x_label="k", y_label="fitness")
+    places = re.findall(r'y="([0-9.]+)"[^>]*>algorithm.name=\w', drawn)
+    assert len(places) == 2
+    assert min(map(float, places)) > 240
 
 
 def test_curves_of_one_colour_are_listed_below_the_picture_beside_a_piece_of_each():
