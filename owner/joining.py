@@ -346,7 +346,7 @@ def _about_sent(sent: Path, invited: Invited) -> str:
         return "and is not a request of this program"
     if request.invitation == invited.digest:
         shown = fingerprint(invited.digest, key)
-        return f"from an earlier join and may be sent as it is (fingerprint {shown})"
+        return f"from an earlier join into another folder, whose key it needs (fingerprint {shown})"
     return "and answers another invitation than this one"
 
 

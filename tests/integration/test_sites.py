@@ -477,8 +477,8 @@ def test_who_has_joined_is_not_overwritten(study):
     (study.folder / "owner-a").rename(study.folder / "kept")
     told = re.search(r"fingerprint (\S+):", joined.stdout)
     assert told is not None
-    may = f"from an earlier join and may be sent as it is (fingerprint {told[1]})"
-    one_sentence(study.join(), f"owner-a.request: already exists {may}")
+    whose = f"from an earlier join into another folder, whose key it needs (fingerprint {told[1]})"
+    one_sentence(study.join(), f"owner-a.request: already exists {whose}; remove it to join again")
     assert sent.read_bytes() == request
     # A study that has changed since has another invitation, which that request does not answer.
     other = json.loads(request) | {"invitation": "0" * 64}
