@@ -241,9 +241,11 @@ def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
         (description.epsilon_left, "{} of its lifetime budget is left", LIFETIME),
     ):
         if epsilon > most:
+            # Of nothing there is no less.
+            less = "ask it for less (epsilon in its [[owners]])" if most else "leave it out"
             return fails(
                 "budget",
                 f"the study asks for epsilon {in_short(epsilon)}, but "
-                f"{what.format(in_short(most))}; ask for less, or ask its officer: {cure}",
+                f"{what.format(in_short(most))}; {less}, or ask its officer: {cure}",
             )
     return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")

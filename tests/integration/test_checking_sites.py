@@ -222,6 +222,7 @@ def test_a_budget_too_small_is_found(check, site):
     port = site.serve("poor", "owner-a", site.certs / "owner-a", **policy).port
     said = check(port)
     fails(said, "budget", "asks for epsilon 1, but 1/3 of its lifetime budget is left")
+    assert "is left; ask it for less (epsilon in its [[owners]]), or ask its officer" in said.out
     # Here everything is spent on nothing that could be closed: nobody is told that it would help.
     assert "closing a study frees only what it has not spent" in said.out
 

@@ -98,6 +98,17 @@ def test_whatever_a_site_says_is_one_short_printable_finding(asked, change, rule
     assert len(found[rule].words) < 400
 
 
+@pytest.mark.parametrize(
+    ("left", "cure"), [("1/3", "ask it for less (epsilon in "), ("0", "leave")]
+)
+def test_of_a_budget_that_is_spent_nobody_is_told_to_ask_for_less(asked, left, cure):
+    one = seen(description(asked.feature_map, epsilon_left=Fraction(left)))
+    [said] = [
+        finding.words for finding in findings(one, asked, now=NOW) if finding.rule == "budget"
+    ]
+    assert f"{left} of its lifetime budget is left; {cure}" in said
+
+
 def test_a_clock_that_cannot_be_is_one_finding(asked):
     one = seen(description(asked.feature_map), skew_seconds=2.0**64 / 1000)
     assert states(one, asked)["clock"] is State.FAILS
