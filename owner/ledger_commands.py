@@ -165,7 +165,7 @@ def verify(path: Path) -> None:
     findings = verify_ledger(path)
     if findings:
         raise RefusedError(f"{path}: " + "; ".join(findings))
-    click.echo(f"{path}: sound")
+    click.echo(f"{path}: sound: every charge is as it was written, and counted once")
 
 
 @ledger.command("close")

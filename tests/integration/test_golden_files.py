@@ -164,6 +164,7 @@ def test_a_ledger_holds_and_has_spent_the_same(golden_owner, typed):
             assert line.rstrip().endswith(" open") is not study["closed"]
         verified = typed("copriv-owner", "ledger", "verify", path)
         assert verified.returncode == 0, verified.stderr
+        assert "sound: every charge is as it was written, and counted once" in verified.stdout
         table = read_table(TableSource(path=Path("shard.parquet")), base=settings.parent)
         ledger = Ledger(path, owner="golden-owner", fingerprint=fingerprint(table))
         try:
