@@ -187,8 +187,10 @@ def _positive_keys(
         if key not in counts:
             near = nearest(typed, counts)
             hint = "" if near is None else f" (did you mean {near!r}?)"
+            several = "; repeat --positive for each value" if "," in typed else ""
             raise InputError(
                 f"--positive: {name} has no {typed!r}{hint}; it has {counts_in_words(counts)}"
+                f"{several}"
             )
     return tuple(keys)
 
