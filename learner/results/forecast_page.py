@@ -19,8 +19,8 @@ from learner.results.quality_words import MEASURES
 __all__ = ["write_forecast_page"]
 
 CURVES = {
-    "epsilon": "every epsilon times",
-    "size": "every owner's records times",
+    "epsilon": "factor on every epsilon",
+    "size": "factor on every owner's records",
     "owners": "number of owners N",
     "horizon": "horizon T, communications",
 }

@@ -110,7 +110,7 @@ def test_a_class_that_is_not_there_is_refused_with_those_that_are():
     assert str(refused.value) == (
         "--positive: ill has no 'yess' (did you mean 'yes'?); it has 'no' (4) and 'yes' (3)"
     )
-    with pytest.raises(InputError, match="has no '1, 2'; it has .*; repeat --positive for each"):
+    with pytest.raises(InputError, match=r"has no '1, 2'; it has .*; repeat --positive for each"):
         target_of([0, 1, 2], ("1, 2",))
 
 
