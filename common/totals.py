@@ -26,12 +26,15 @@ def refuse_totals(look: Look, *, where: str) -> None:
       where: What the table is called.
 
     Raises:
-      InputError: A number far out is the sum of those above it, and its row lacks another value.
+      InputError: A number far out is the sum of those above it, and its row lacks another value or
+        has another such sum.
     """
     columns = look.columns.values()
+    sums = {column.name: _sums(column) for column in columns}
     for column in columns:
-        for place in _sums(column):
-            if any(_lacks(other, place) for other in columns if other is not column):
+        for place in sums[column.name]:
+            others = [other for other in columns if other is not column]
+            if any(_lacks(other, place) or place in sums[other.name] for other in others):
                 raise InputError(
                     f"{where}: row {place + 1:,} below the header is not a record: its "
                     f"{column.shown}, {column.numbers[place]:,.10g}, is the sum of those above "

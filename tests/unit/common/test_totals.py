@@ -35,9 +35,10 @@ def by_sex(table: pd.DataFrame) -> pd.DataFrame:
     [
         (lambda table: with_row(table, days=table.days.sum()), N + 1),
         (lambda table: with_row(table, age="Total", sex="", days=str(table.days.sum())), N + 1),
+        (lambda t: with_row(t, age=t.age.sum(), sex="Total", days=t.days.sum()), N + 1),
         (by_sex, None),
     ],
-    ids=["empty", "named", "subtotals"],
+    ids=["empty", "named", "whole", "subtotals"],
 )
 def test_a_row_of_totals_is_refused_with_its_place(make, row):
     table = stays()
