@@ -60,6 +60,14 @@ def soon(work: Coroutine[Any, Any, object]) -> None:
     asyncio.run_coroutine_threadsafe(work, _loop())
 
 
+def _begun(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of work for which gRPC waits for threads of its own, for ever if need be."""
+    try:
+        return on_loop(work, timeout=BEGIN_SECONDS)
+    except TimeoutError:
+        raise RuntimeError("gRPC's server did not begin, as where memory runs out") from None
+
+
 class _Core(cygrpc.AioServer):  # type: ignore[misc]
     """What gRPC's server is made of, which serves the methods that were registered and no other.
 
@@ -97,6 +105,7 @@ class Port:
 
     Raises:
       InputError: The address cannot be used.
+      RuntimeError: gRPC's server does not begin.
     """
 
     def __init__(
@@ -113,16 +122,16 @@ class Port:
             fill(server)
             return server, bind(server, setting, address, identity)
 
-        try:
-            self._server, self.number = on_loop(make(), timeout=BEGIN_SECONDS)
-        except TimeoutError:
-            # gRPC waits for threads of its own for ever.
-            raise RuntimeError("gRPC's server did not begin, as where memory runs out") from None
+        self._server, self.number = _begun(make())
         self._started = False
 
     def start(self) -> None:
-        """Take calls."""
-        on_loop(self._server.start())
+        """Take calls.
+
+        Raises:
+          RuntimeError: gRPC does not begin to.
+        """
+        _begun(self._server.start())
         self._started = True
 
     def stop(self, grace: float | None) -> None:

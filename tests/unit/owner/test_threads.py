@@ -151,19 +151,27 @@ time.sleep(20)
 
 # As of an owner under `ulimit -v`, whose gRPC waited for ever for a thread of its own.
 UNBEGUN = """
-import sys, threading
+import asyncio, sys, threading
 import owner.ports
 owner.ports.BEGIN_SECONDS = 0.5
-owner.ports._server = lambda options: threading.Event().wait()
+{waits}
 from owner.cli import main
 sys.argv = ["copriv-owner", "serve", sys.argv[1]]
 main()
 """
 
 
-def test_an_owner_whose_server_does_not_begin_ends_in_a_sentence(owner_folder):
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "owner.ports._server = lambda options: threading.Event().wait()",
+        "owner.ports._Core.start = lambda self: asyncio.Event().wait()",
+    ],
+    ids=["made", "started"],
+)
+def test_an_owner_whose_server_does_not_begin_ends_in_a_sentence(owner_folder, waits):
     ended = subprocess.run(
-        [sys.executable, "-c", UNBEGUN, owner_folder()],
+        [sys.executable, "-c", UNBEGUN.format(waits=waits), owner_folder()],
         capture_output=True,
         text=True,
         timeout=60,
