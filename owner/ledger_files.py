@@ -20,7 +20,7 @@ from pathlib import Path
 
 from common.files import disk_fails, lock_file, open_regular, sync_folder, warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
-from owner.ledger_rows import LedgerError
+from owner.ledger_rows import LedgerError, in_the_way
 
 __all__ = ["EMPTIED", "NO_FOLDER", "LedgerFiles", "Mark", "is_held", "read_mark"]
 
@@ -35,6 +35,8 @@ MARK = re.compile(rb"generation ([ 0-9]{20}(?: [ 0-9]{8})?) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
 OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
 READ_BYTES = 4 * 2**20
+# What ``st_blocks`` counts, whatever the file system's own blocks are.
+BLOCK_BYTES = 512
 SURELY_OLD = 10**9
 
 EMPTIED = (
@@ -116,10 +118,12 @@ def _read_through(handle: int) -> None:
     """Read a file once from its start to its end, so that it is in memory.
 
     All of it is checked at the start, in the order of its rows; a disk reads it ten times faster
-    in the file's own order.
+    in the file's own order. No more is read than takes room on a disk: a hole may have any size.
     """
-    buffer, read = bytearray(min(READ_BYTES, os.fstat(handle).st_size + 1)), 0
-    while count := os.preadv(handle, [buffer], read):
+    held = os.fstat(handle)
+    left, read = min(held.st_size, held.st_blocks * BLOCK_BYTES), 0
+    buffer = bytearray(min(READ_BYTES, left))
+    while read < left and (count := os.preadv(handle, [buffer], read)):
         read += count
 
 
@@ -297,7 +301,7 @@ class LedgerFiles:
                     f"{self._path}: {NO_FOLDER}, or give another path as `ledger` in the owner's "
                     "settings"
                 ) from None
-            raise LedgerError(
+            raise in_the_way(error, self._path) or LedgerError(
                 f"{self._path}: the ledger or its folder cannot be written ({error.strerror}); "
                 "make it writable, or give a writable path as `ledger` in the owner's settings"
             ) from None

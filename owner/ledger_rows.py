@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import sqlite3
@@ -27,6 +28,7 @@ __all__ = [
     "StudyEntry",
     "epsilon_uncounted",
     "explained",
+    "in_the_way",
     "in_words",
     "promise_faults",
     "terms_from_text",
@@ -79,11 +81,24 @@ def explained(path: Path) -> Iterator[None]:
                 f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "
                 "from a copy, or give the path of the right file"
             ) from error
+        if (odd := in_the_way(told, path)) is not None:
+            raise odd from error
         kind = LedgerDiskError if disk_fails(told) else LedgerError
         raise kind(
             f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"
         ) from error
+
+
+def in_the_way(error: Exception, path: Path) -> LedgerError | None:
+    """What is said of a folder, a pipe or a device that has the name of one of a ledger's files."""
+    if not isinstance(error, OSError) or error.errno not in (errno.EINVAL, errno.EISDIR):
+        return None
+    name = printable(Path(error.filename or path).name)
+    return LedgerError(
+        f"{path}: the ledger cannot be used ({name} is no regular file); move that away, or "
+        "restore the ledger with all its files from a copy"
+    )
 
 
 def _is_another_file(path: Path) -> bool:

@@ -21,7 +21,7 @@ from ledgers import charge, enroll, open_ledger
 from owner.ledger import Ledger
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, schema_version
-from owner.ledger_files import ATTRIBUTE, LedgerFiles, Mark, read_mark
+from owner.ledger_files import ATTRIBUTE, READ_BYTES, LedgerFiles, Mark, read_mark
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import (
@@ -539,15 +539,41 @@ def test_a_flipped_bit_is_refused_or_changes_nothing():
         assert min(kinds) > 15
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 @pytest.mark.parametrize("suffix", ["-given", ".lock"])
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(path, suffix):
+def test_what_is_no_file_in_the_place_of_one_is_refused_and_not_waited_for(path, suffix, make):
     filled(path)
     beside = Path(f"{path}{suffix}")
     beside.unlink(missing_ok=True)
-    os.mkfifo(beside)
+    make(beside)
+    told = rf"\(ledger.sqlite{suffix} is no regular file\); move that away, or restore the"
     for use in (open_ledger, read_studies, verify_ledger):
-        with pytest.raises(LedgerError, match=f"ledger.sqlite{suffix} is no regular file"):
+        with pytest.raises(LedgerError, match=told):
             use(path)
+
+
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_a_hole_of_a_terabyte_is_not_read_through(path, is_ledger, monkeypatch):
+    if is_ledger:
+        filled(path)
+    else:
+        path.touch()
+    held = path.stat().st_blocks * 512
+    os.truncate(path, 2**40)
+    read, preadv = [], os.preadv
+
+    def counted(*arguments):
+        read.append(preadv(*arguments))
+        assert sum(read) <= held + READ_BYTES
+        return read[-1]
+
+    monkeypatch.setattr("os.preadv", counted)
+    # SQLite knows how long its file is.
+    if is_ledger:
+        open_ledger(path).close()
+    else:
+        with pytest.raises(LedgerError, match="this file is not a ledger of copriv"):
+            open_ledger(path)
 
 
 def test_a_loop_of_links_and_a_pipe_are_no_ledger(path):
