@@ -144,7 +144,7 @@ def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
         lines += quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.own is not None:
-        lines.append(_unprotected(summary.own))
+        lines.append(_unprotected(summary, summary.own))
     if summary.in_memory:
         lines.append(
             "IN MEMORY: the owners were objects of one process, without sockets or ledgers."
@@ -183,11 +183,18 @@ def _epsilon_text(text: str) -> str:
     return "own" if text == "inf" else f"{as_number(text):g}"
 
 
-def _unprotected(name: str) -> str:
+def _unprotected(summary: Summary, name: str) -> str:
+    others = [owner for owner in summary.owners if owner.name != name]
+    is_validated = any(owner.epsilon_for_validation != "0" for owner in others)
+    # In their first round they ask everybody at the start, which is public.
+    is_first = summary.algorithm in {"moments", "newton"} and all(
+        owner.responses + owner.responses_left <= 1 for owner in others
+    )
+    showed = is_validated or not is_first
     return (
         f"UNPROTECTED: the model is made from the raw records of {name}, which were asked without "
-        f"noise; it must not leave {name} unless something else protects it, and the queries "
-        "showed the other owners models made from these records."
+        f"noise; it must not leave {name} unless something else protects it"
+        f"{', and the queries showed the other owners models made from these records' * showed}."
     )
 
 

@@ -382,3 +382,26 @@ def test_a_public_model_at_an_edge_of_its_box_is_told_of_in_the_same_words_every
     told = "the public model is at an edge of its box (&lt;b&gt; [2J); enlarge model.theta_max"
     assert f'<p class="warning">warning: {told}</p>' in page
     assert "an edge" not in write_report(tmp_path, Summary.model_validate(table())).read_text()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "responses", "validation", "showed"),
+    [
+        ("asynchronous", 3, "0", True),
+        ("asynchronous", 1, "0", True),
+        ("newton", 2, "0", True),
+        ("newton", 1, "0", False),
+        ("moments", 1, "0", False),
+        ("moments", 1, "1/10", True),
+    ],
+)
+def test_a_model_of_raw_records_is_told_to_be_shown_where_it_was(
+    algorithm, responses, validation, showed, summary, summary_table
+):
+    own, other = summary_table["owners"]
+    other |= {"responses": responses, "responses_left": 0, "epsilon_for_validation": validation}
+    run = summary(algorithm=algorithm, own=own["name"], owners=[own, other])
+    (said,) = [line for line in sentences(run) if line.startswith("UNPROTECTED")]
+    told = "; it must not leave north unless something else protects it"
+    seen = ", and the queries showed the other owners models made from these records"
+    assert said.endswith(f"{told}{seen if showed else ''}.")
