@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from importlib import import_module
 
-__all__ = ["start"]
+__all__ = ["TOO_LITTLE", "start"]
+
+# What is said of a library that finds no room, by whatever error it tells of that.
+NO_ROOM = ("failed to map segment", "annot allocate memory")
+TOO_LITTLE = (
+    "a library finds no room in the memory that this process may have; raise that (ulimit -v), or "
+    "run it where there is more"
+)
 
 
 def start(command: str, module: str) -> None:
     """Import a command's module and run its ``main``; Ctrl-C before that ends it quietly, too.
 
+    So does a library that finds no room, then or later: the largest are imported when needed.
     Nothing else is imported first, since imports take most of a second.
 
     Args:
@@ -31,6 +40,12 @@ def start(command: str, module: str) -> None:
     # What a shell runs in the background ignores it.
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop)
-    run = import_module(module).main
-    signal.signal(signal.SIGINT, before)
-    run()
+    try:
+        run = import_module(module).main
+        signal.signal(signal.SIGINT, before)
+        run()
+    except Exception as error:
+        if not isinstance(error, MemoryError) and not any(text in str(error) for text in NO_ROOM):
+            raise
+        os.write(2, f"{command}: {TOO_LITTLE}\n".encode())
+        sys.exit(2)

@@ -12,6 +12,7 @@ import pytest
 
 from common.command import TOO_LARGE
 from common.memory_limit import available_bytes, memory_bytes
+from common.start import TOO_LITTLE
 
 # It touches none of what it asks for, so where nothing refuses it takes no memory.
 ASKS_FOR_ALL = """
@@ -110,3 +111,27 @@ def test_groups_without_a_limit_change_nothing(tmp_path):
 def test_a_group_that_is_full_has_nothing_left(tmp_path):
     root = system(tmp_path, {"proc/self/cgroup": "0::/\n", **group("", "500")})
     assert available_bytes(root) == 0
+
+
+# As they came of pandas, and of OpenDP.
+MISSED = (
+    "ImportError('timedeltas.so: failed to map segment from shared object')",
+    "Exception('Unable to load', OSError('opendp.so: failed to map segment from shared object'))",
+    "OSError(12, 'Cannot allocate memory')",
+    "MemoryError()",
+)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("error", MISSED)
+def test_a_library_that_finds_no_room_ends_a_command_in_a_sentence(error, is_late, tmp_path):
+    run = f"raise {error}\n"
+    (tmp_path / "late.py").write_text(f"def main(): {run}" if is_late else run)
+    said = subprocess.run(
+        [sys.executable, "-c", "from common.start import start; start('copriv', 'late')"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.returncode, said.stderr) == (2, f"copriv: {TOO_LITTLE}\n")
