@@ -21,6 +21,7 @@ from common.columns import (
     parse_numbers,
 )
 from common.config import Lasting
+from common.map_numbers import center_and_scale, tidy, tidy_for
 
 __all__ = [
     "LARGEST_NUMBER",
@@ -31,6 +32,7 @@ __all__ = [
     "NO_VARIATION",
     "READABLE_SHARE",
     "SMALLEST_SCALE",
+    "TOO_LARGE",
     "Bound",
     "CategoryOrder",
     "ColumnRule",
@@ -41,7 +43,6 @@ __all__ = [
     "fit_column",
     "is_free_text",
     "read_as_numbers",
-    "tidy",
 ]
 
 
@@ -60,6 +61,7 @@ NoValue = Annotated[str, Field(min_length=1, max_length=LONGEST_MISSING)]
 NoValues = Annotated[tuple[NoValue, ...], Field(max_length=MOST_MISSING)]
 
 NO_VARIATION = "constant"  # of a column that is left out: its values are alike within the bounds
+TOO_LARGE = f"only numbers beyond {LARGEST_NUMBER:g}"
 # This many of a column's values must read as numbers (or dates) for the column to be one.
 READABLE_SHARE = 0.95
 # A text column with more distinct values is free text, unless its settings say otherwise.
@@ -313,13 +315,13 @@ def _fit_number(
     """Median as fill value, central quantiles as bounds, then mean and deviation."""
     known = raw[np.abs(raw) <= LARGEST_NUMBER]
     if not known.size:
-        return "no values"
+        return "no values" if np.isnan(raw).all() else TOO_LARGE
     low, high = _central(known, coverage)
     if low >= high:
         return NO_VARIATION
-    fill = tidy(np.median(known))
+    fill = tidy_for(np.median(known), high - low)
     clamped = np.clip(np.where(np.isnan(raw), fill, raw), low, high)
-    center, scale = tidy(np.mean(clamped)), tidy(np.std(clamped))
+    center, scale = center_and_scale(clamped)
     if not scale >= SMALLEST_SCALE:
         return NO_VARIATION
     return ColumnRule(
@@ -337,8 +339,8 @@ def _fit_number(
 def _central(values: Vector, coverage: float) -> tuple[float, float]:
     """Bounds of the central share of values."""
     tail = (1.0 - coverage) / 2.0
-    low, high = np.quantile(values, [tail, 1.0 - tail])
-    return tidy(low), tidy(high)
+    low, high = map(float, np.quantile(values, [tail, 1.0 - tail]))
+    return tidy_for(low, high - low), tidy_for(high, high - low)
 
 
 def _fit_category(
@@ -393,8 +395,3 @@ def category_means(keys: list[str | None], targets: Vector) -> dict[str | None, 
         / (count + PRIOR_RECORDS)
         for key, total, count in zip(groups.index, groups["sum"], groups["size"], strict=True)
     }
-
-
-def tidy(value: float | np.floating) -> float:
-    """Nine digits: more would only record how this machine rounds."""
-    return float(f"{value:.9g}")

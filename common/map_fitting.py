@@ -14,7 +14,8 @@ from common.columns import category_key, end_in_words, have_values, with_gaps
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
-from common.fitting import ColumnRule, TargetRule, fit_column, tidy
+from common.fitting import ColumnRule, TargetRule, fit_column
+from common.map_numbers import tidy
 from common.suggestions import among_columns
 from common.target_fitting import fit_target
 

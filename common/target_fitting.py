@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from common.arrays import Vector
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import DoubtWarning, InputError
 from common.fitting import (
@@ -18,8 +17,8 @@ from common.fitting import (
     SMALLEST_SCALE,
     TargetRule,
     are_shares,
-    tidy,
 )
+from common.map_numbers import center_and_scale, tidy
 from common.setting_errors import as_toml
 from common.texts import shortened
 
@@ -27,8 +26,6 @@ __all__ = ["count_values", "counts_in_words", "fit_target"]
 
 # A longer value is a text and no name of a class.
 LONGEST_PUBLIC_VALUE = 100
-# A center may be off by so many deviations.
-CENTERED = 1e-3
 # This many values are named in a sentence.
 NAMED_VALUES = 6
 
@@ -64,7 +61,7 @@ def fit_target(
             f"{LARGEST_NUMBER:g}; give it in a larger unit"
         )
     raw = raw[readable]
-    center, scale = _center_and_scale(raw) if raw.size else (0.0, 0.0)
+    center, scale = center_and_scale(raw) if raw.size else (0.0, 0.0)
     bound = tidy(np.quantile(np.abs(raw - center), coverage) / scale) if scale > 0 else 0.0
     if not (scale >= SMALLEST_SCALE and bound > 0):
         raise InputError(
@@ -72,13 +69,6 @@ def fit_target(
             f"classes name the values of class +1, such as features.positive = {_named(column)}"
         )
     return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
-
-
-def _center_and_scale(raw: Vector) -> tuple[float, float]:
-    """Mean and deviation, tidy unless nine digits move the center by a part of the deviation."""
-    mean, scale = float(np.mean(raw)), tidy(np.std(raw))
-    center = tidy(mean)
-    return (center if abs(center - mean) <= scale * CENTERED else mean), scale
 
 
 def _named(column: pd.Series) -> str:

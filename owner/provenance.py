@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 import pandas as pd
 
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap
-from common.fitting import tidy
+from common.map_numbers import center_and_scale
 from common.texts import first_few
 from owner.raw_rows import RawRows
 
@@ -50,7 +49,7 @@ def was_fitted_on(feature_map: FeatureMap, table: pd.DataFrame | RawRows) -> boo
         return False
     for rule in numbers:
         clamped = rule.clamped(table[rule.name])
-        if (rule.center, rule.scale) != (tidy(np.mean(clamped)), tidy(np.std(clamped))):
+        if (rule.center, rule.scale) != center_and_scale(clamped):
             return False
     return True
 

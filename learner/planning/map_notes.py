@@ -10,7 +10,7 @@ import pandas as pd
 from common.column_fit import are_cut
 from common.columns import category_keys, parse_months, parse_numbers
 from common.features import FeatureMap
-from common.fitting import NO_VARIATION
+from common.fitting import NO_VARIATION, TOO_LARGE
 from common.looking import Column, Look
 from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
@@ -42,7 +42,7 @@ def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bo
     more = f"give more with --public{'' if is_dealt else ', or deal them evenly with --split'}"
     notes = []
     for name, why in feature_map.dropped.items():
-        says, cure = f"has {why}", more
+        says, cure = f"has {why}", ("give it in a larger unit" if why == TOO_LARGE else more)
         if why == NO_VARIATION:
             says = "does not vary"
             if len(count_values(public[name])) > 1:

@@ -58,7 +58,8 @@ def test_owners_columns_of_any_dtype_map_equally(fit_on, owners):
 def test_columns_that_say_nothing_are_left_out_with_a_reason():
     assert fit([None] * 100) == "no values"
     assert fit(["", "n/a"] * 50) == "no values"
-    assert fit([1e300] * 100) == "no values"
+    assert fit([1e300] * 100) == "only numbers beyond 1e+15"
+    assert fit([1_600_000_000_000_000_000 + i for i in range(100)]) == "only numbers beyond 1e+15"
     assert fit([7] * 100) == "constant"
     assert fit(["n"] * 100) == "constant"
     assert fit([0] * 999 + [1], coverage=0.99) == "constant"
@@ -70,6 +71,16 @@ def test_numbers_are_clamped_to_the_central_public_values():
     assert (fitted.low, fitted.high, fitted.fill) == (4.95, 94.05, 49.5)
     cells = pd.Series([-1e9, np.inf, np.nan, 50.0])
     np.testing.assert_array_equal(fitted.clamped(cells), [4.95, 94.05, 49.5, 50.0])
+
+
+@pytest.mark.parametrize("offset", [0, 1e9, -1e12, 999_999_999_999_000])
+def test_a_column_far_from_0_is_read_as_one_near_it(offset):
+    """As of readings that begin at a serial number: nine digits would make a constant of it."""
+    near, there = rule(np.arange(100.0)), rule(offset + np.arange(100.0))
+    cells = pd.Series([-5.0, 0.0, 49.5, 7.0, 99.0, 1e3])
+    expected = near.standardised(cells)
+    np.testing.assert_allclose(there.standardised(offset + cells), expected, atol=0.01)
+    assert there.low < there.fill < there.high
 
 
 def test_public_records_are_standardised():
