@@ -13,6 +13,7 @@ import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from common.channels import bind
+from common.memory import give_back_memory
 from common.open_files import used_up
 from common.tls import Identity
 from common.wire import Options
@@ -39,7 +40,11 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _look_for_room(loop: asyncio.AbstractEventLoop, told: str = "") -> None:
-    """Now and then see whether further connections can be taken; said once if they cannot."""
+    """Now and then see whether further connections can be taken; said once if they cannot.
+
+    What earlier ones have left of the memory is given back.
+    """
+    give_back_memory()
     fault = used_up()
     if fault and not told:
         log.warning("%s", fault)
