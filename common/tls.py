@@ -330,7 +330,7 @@ def _load_chain(context: ssl.SSLContext, paths: TlsSettings) -> None:
             raise _too_weak(paths, error) from None
         raise InputError(
             f"tls: {paths.certificate} and {paths.key} are not a PEM certificate and its key "
-            "without a password; give files as copriv makes them"
+            "without a password, in this order; give files as copriv makes them"
         ) from None
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from common.texts import printable
+from common.texts import LONGEST_NAME, printable
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_files import Mark
@@ -88,9 +88,11 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
       LedgerError: The fingerprint is another.
     """
     if meta.get("shard_fingerprint") != fingerprint:
+        whose = printable(meta.get("owner", ""), LONGEST_NAME)
         raise LedgerError(
-            f"{path}: the ledger belongs to other records than the shard; the budget is "
-            "of the records, so restore them, and in [data] what says how they are read (dates, "
+            f"{path}: the ledger belongs to other records than the shard (it was begun for the "
+            f"owner {whose}); where it is another owner's, give the right path; the budget is of "
+            "the records, so restore them, and in [data] what says how they are read (dates, "
             "decimal, encoding, missing_target); where rows were added, data.rows or data.where "
             "selects those it belongs to; where rows were erased or corrected, begin a new ledger "
             "and lower policy.epsilon_lifetime for good by what this one shows as spent"

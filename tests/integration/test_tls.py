@@ -612,12 +612,19 @@ def test_wrong_arguments_of_certs_are_one_sentence(arguments, words, tmp_path, t
         assert (other.returncode, other.stderr) == (2, result.stderr)
 
 
+def swap(folder):
+    (folder / "key.pem").rename(folder / "other")
+    (folder / "certificate.pem").rename(folder / "key.pem")
+    (folder / "other").rename(folder / "certificate.pem")
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda f: (f / "key.pem").unlink(), "tls.key: .* cannot be read"),
         (lambda f: (f / "ca.pem").write_text("x"), "is not a PEM certificate"),
         (lambda f: (f / "certificate.pem").write_text("x"), "are not a PEM certificate"),
+        (swap, r"certificate.pem and .*key.pem are not a PEM certificate and .*, in this order"),
         (
             lambda f: (f / "key.pem").write_bytes((f.parent / "owner-a" / "key.pem").read_bytes()),
             "is not the key of",

@@ -401,6 +401,8 @@ def test_ledger_belongs_to_the_shard(open_owner, make_terms, table_maker):
     ):
         with pytest.raises(LedgerError, match="belongs to other records") as refused:
             open_owner(records=other, pinned=None)
+        # Two owners' settings may name one ledger by mistake.
+        assert "(it was begun for the owner owner-a); where it is another" in str(refused.value)
         # A record that has to be erased is none that can be restored.
         assert "erased or corrected, begin a new ledger and lower" in str(refused.value)
 
