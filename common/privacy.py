@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from common.domain import Domain
 from common.releases import release_of
+from common.stretches import longest_chain
 from common.terms import StudyTerms
 
 __all__ = [
@@ -209,13 +210,15 @@ def in_short(value: Fraction, *, up: bool = False) -> str:
 def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:
     r"""Bound on the L1 error of an exact response, computed in floating point.
 
-    A sum of n terms is off by at most n u times the sum of their absolute values, with the
-    unit roundoff u; each record's part needs p more operations on values of the release's own
-    rounded size.
+    A sum whose terms go through d additions each is off by at most :math:`du/(1 - du)` times the
+    sum of their absolute values, with the unit roundoff u
+    (:func:`common.stretches.longest_chain`); each record's part needs p more operations on values
+    of the release's own rounded size.
     """
-    release = release_of(terms)
-    in_parts = (domain.num_features + 16) * release.rounded_size(terms, domain)
-    in_sum = num_records * release.record_bound(terms, domain)
+    release, p = release_of(terms), domain.num_features
+    in_parts = (p + 16) * release.rounded_size(terms, domain)
+    chain = longest_chain(num_records, p) if release.in_stretches else num_records
+    in_sum = chain / (1.0 - chain * UNIT_ROUNDOFF) * release.record_bound(terms, domain)
     return UNIT_ROUNDOFF * (in_parts + in_sum)
 
 
@@ -286,8 +289,8 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
     r"""The noise that makes an owner's m responses together epsilon-DP.
 
     Theorem 1 asks for :math:`b = 2\Xi m\kappa/(n_i\epsilon)`. The plan's scale is that, plus
-    what rounding to the grid (below 1e-6) and floating-point sums (about
-    :math:`n_i^2 \cdot 10^{-16}`) add to the sensitivity.
+    what rounding to the grid (below 1e-6) and floating-point sums (below
+    :math:`n_i^2 \cdot 10^{-17}` beyond some million records) add to the sensitivity.
 
     Args:
       terms: The study's terms for this owner.

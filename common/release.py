@@ -21,6 +21,7 @@ class Release(ABC):
       quadratic_only: Whether it is for squared loss alone.
       needs_curvature: Whether it is for losses without kinks alone.
       takes_clip: Whether gradients may be clipped for it.
+      in_stretches: Whether all its sums over records are those of :mod:`common.stretches`.
       typical: What a response usually is, in words for the owner's operator.
     """
 
@@ -29,6 +30,7 @@ class Release(ABC):
     quadratic_only: ClassVar[bool] = False
     needs_curvature: ClassVar[bool] = False
     takes_clip: ClassVar[bool] = True
+    in_stretches: ClassVar[bool] = True
     typical: ClassVar[str]
 
     @abstractmethod

@@ -218,6 +218,7 @@ class Validation(Release):
     name = "validation"
     most_responses = 1
     takes_clip = False
+    in_stretches = False
     typical = "a typical loss and table"
 
     def check(self, terms: StudyTerms) -> None:

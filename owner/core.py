@@ -20,11 +20,12 @@ from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
 from common.releases import GRADIENT, MOMENTS, NEWTON, VALIDATION
+from common.stretches import BLOCK_CELLS
 from common.terms import StudyTerms
 from common.validation import tally
 from owner.gradients import by_compiled_code, in_blocks, largest_slopes
 from owner.shards import AnyShard, MomentShard, Shard
-from owner.sums import BLOCK_CELLS, SHARED_CELLS, blocks, in_order, margins
+from owner.sums import SHARED_CELLS, blocks, in_order, margins
 
 __all__ = [
     "EXACT",

@@ -3,11 +3,10 @@ r"""Sums over an owner's records, added in one order whatever the threads.
 Floating-point sums depend on the order of their additions, and equal seeds must give equal bits
 on one thread and on many, in this process and in an owner's own. So the order follows from the
 shape (n, p) alone: the records are cut into blocks that fit a core's cache, whole blocks are
-joined to at most :data:`STRETCHES` stretches, each stretch is added from its beginning to its
-end by one thread, and the stretches are added in their order. A shard of one block is added as a
-whole.
+joined to stretches (:mod:`common.stretches`), each stretch is added from its beginning to its end
+by one thread, and the stretches are added in their order. A shard of one block is added as a whole.
 
-No sum has more than n - 1 additions in a row, so what :mod:`common.privacy` counts for them holds.
+:mod:`common.privacy` counts how many additions that puts in a row.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
-from itertools import pairwise
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -25,11 +23,10 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.blas import one_blas_thread
+from common.stretches import BLOCK_CELLS, STRETCHES, block_records, stretches
 
 __all__ = [
-    "BLOCK_CELLS",
     "SHARED_CELLS",
-    "STRETCHES",
     "MomentStream",
     "blocks",
     "in_order",
@@ -38,10 +35,6 @@ __all__ = [
     "usable_threads",
 ]
 
-# 1 MB of float64: half to all of a core's second cache. Twice as much and half as much are slower.
-BLOCK_CELLS = 2**17
-# More threads than these cannot share the work; more stretches would hold more partial sums.
-STRETCHES = 16
 # Records of fewer cells are read sooner than another thread has woken: a full block per stretch.
 SHARED_CELLS = STRETCHES * BLOCK_CELLS
 
@@ -51,29 +44,6 @@ Sum = TypeVar("Sum", bound=tuple[NDArray[np.float64], ...])
 def usable_threads() -> int:
     """How many threads can add at the same time in this process."""
     return min(STRETCHES, len(os.sched_getaffinity(0)))
-
-
-def block_records(num_features: int) -> int:
-    """How many records are one block; it depends on p alone.
-
-    >>> block_records(100)
-    1310
-    """
-    return max(1, BLOCK_CELLS // max(1, num_features))
-
-
-@lru_cache(maxsize=64)
-def stretches(num_records: int, num_features: int) -> tuple[tuple[int, int], ...]:
-    """Where each stretch begins and ends: whole blocks, about as many in each.
-
-    >>> stretches(1000, 100), stretches(3000, 100), len(stretches(500_000, 100))
-    (((0, 1000),), ((0, 1310), (1310, 2620), (2620, 3000)), 16)
-    """
-    rows = block_records(num_features)
-    num_blocks = max(1, -(-num_records // rows))
-    count = min(STRETCHES, num_blocks)
-    edges = [min(num_blocks * k // count * rows, num_records) for k in range(count + 1)]
-    return tuple(pairwise(edges))
 
 
 def blocks(features: NDArray[np.floating], start: int, stop: int) -> Iterator[tuple[slice, Matrix]]:

@@ -15,11 +15,11 @@ from common.domain import Domain
 from common.losses import LOSSES
 from common.privacy import _rounding_error, plan_noise
 from common.releases import RELEASES, release_of
+from common.stretches import block_records
 from common.terms import Records
 from owner.core import exact_answer
 from owner.shards import Shard
 from owner.stored import stored_float32
-from owner.sums import block_records
 
 CASES = 60
 

@@ -18,6 +18,7 @@ from common.privacy import (
     plan_noise,
 )
 from common.releases import gradient_bound
+from common.stretches import block_records
 from owner.mechanism import SecureNoise
 
 DOMAIN = Domain(feature_bound=np.full(4, 3.0), target_bound=3.0)
@@ -59,14 +60,17 @@ def test_sensitivity_counts_every_coordinates_rounding(make_terms):
 
 @pytest.mark.parametrize("num_records", [10**6, 10**7, 10**8])
 def test_sensitivity_counts_the_floating_point_error_of_sums(make_terms, num_records):
-    """A sum of n terms is off by at most n u of their sizes, on each of two shards."""
+    """A sum is off by at most d u of its terms' sizes, on each of two shards.
+
+    Here each term goes through the d additions of its stretch, of which there are 16.
+    """
     plan = plan_noise(make_terms(), DOMAIN, num_records=num_records)
     exact = l1_sensitivity(
         gradient_bound=gradient_bound(make_terms(), DOMAIN), num_records=num_records
     )
     more = plan.sensitivity_units * 2.0**plan.grid_exponent / exact - 1
-    error = num_records**2 * 2.0**-53
-    assert error <= more <= 1.01 * error + 1e-6
+    unit, block = num_records * 2.0**-53, block_records(DOMAIN.num_features)
+    assert num_records / 16 * unit <= more <= 1.01 * (num_records / 16 + block) * unit + 1e-6
 
 
 def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterwards(make_terms):

@@ -14,10 +14,10 @@ import pytest
 
 from common.files import compiled_code_folder, own_folder
 from common.losses import LOSSES
+from common.stretches import BLOCK_CELLS, STRETCHES
 from common.terms import Records
 from owner import core, fused, gradients
 from owner.core import COMPILED_CELLS, Shard, exact_answer, is_worth_compiling, mean_gradient
-from owner.sums import BLOCK_CELLS, STRETCHES
 
 EVERY_FLAG = 31
 

@@ -17,13 +17,14 @@ from common.features import FeatureMap
 from common.losses import LOSSES
 from common.privacy import l1_sensitivity
 from common.releases import release_of
+from common.stretches import block_records
 from common.terms import Records
 from owner import fused
 from owner.core import exact_answer
 from owner.loading import load_to_serve
 from owner.policy import OwnerSettings
 from owner.shards import Shard
-from owner.sums import block_records, margins
+from owner.sums import margins
 
 P = 33
 # Two whole blocks and a few, whose number is no multiple of what processors add at once.

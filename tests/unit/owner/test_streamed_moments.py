@@ -23,8 +23,9 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError, PolicyError
 from common.features import FeatureMap
+from common.stretches import block_records, stretches
 from common.terms import Query
-from owner import raw_rows, sums
+from owner import raw_rows
 from owner import shard as shard_module
 from owner.core import EXACT, exact_answer
 from owner.loading import Served, load_to_serve
@@ -32,7 +33,7 @@ from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.server import open_owner
 from owner.shards import MomentShard, Shard, by_moments
-from owner.sums import MomentStream, block_records, moment_sums, stretches
+from owner.sums import MomentStream, moment_sums
 
 APPLY = FeatureMap.apply
 POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
@@ -93,7 +94,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize("blocks", [0.01, 1, 1.5, 16, 17, 40.3])
 @pytest.mark.parametrize("storage", ["float64", "float32"])
 def test_sums_of_a_stream_have_the_bits_of_held_records(monkeypatch, num_features, blocks, storage):
-    monkeypatch.setattr(sums, "BLOCK_CELLS", 2**12)
+    monkeypatch.setattr("common.stretches.BLOCK_CELLS", 2**12)
     stretches.cache_clear()
     n = max(1, int(blocks * block_records(num_features)))
     rng = np.random.default_rng(n)

@@ -11,17 +11,10 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from common.losses import LOSSES, Squared
+from common.stretches import BLOCK_CELLS, STRETCHES, block_records, stretches
 from common.terms import Records
 from owner.core import Shard, mean_curvature, mean_gradient
-from owner.sums import (
-    BLOCK_CELLS,
-    SHARED_CELLS,
-    STRETCHES,
-    block_records,
-    in_order,
-    moment_sums,
-    stretches,
-)
+from owner.sums import SHARED_CELLS, in_order, moment_sums
 
 P = 7
 # Blocks of more than one stretch, the last of them not full.
