@@ -48,8 +48,9 @@ __all__ = [
 
 
 LEARNER = "auditor"
-# Coordinates that the record moves by at least this share of the most are looked at together.
-NOTABLE = 0.2
+# A response shows a side if it is nearer to that side's answer by this share of their distance: at
+# nearly all of it few responses would.
+NEARER = 0.8
 # Two responses whose noise repeats differ by what the records say, up to the grid's rounding.
 GRID_TOLERANCE = 2.5
 
@@ -255,16 +256,16 @@ def _attack(
     """Three attacks: on one response, on its coordinates together, on two responses together."""
     first, second = pair
     tolerance = GRID_TOLERANCE * first.grid
-    # What the record moves, what it moves most, and what it hardly moves.
-    apart = second.exact[0] - first.exact[0]
-    change = np.abs(apart)
-    notable = change >= NOTABLE * change.max()
+    # What the record moves most, and what it hardly moves.
+    change = np.abs(second.exact[0] - first.exact[0])
     moved, still = int(np.argmax(change)), int(np.argmin(change))
 
-    def beyond(seen: _Seen, side: _Seen, sign: float) -> NDArray[np.bool_]:
-        """Responses at least as far out as one side's exact answer, in all that is moved."""
-        out = sign * np.sign(apart) * (seen.responses - side.exact)
-        return np.asarray((out[:, notable] >= 0).all(axis=1))
+    def nearer(seen: _Seen, side: _Seen, other: _Seen) -> NDArray[np.bool_]:
+        """Responses far nearer to one side's exact answer: its noise makes them likelier there."""
+        by = (np.abs(seen.responses - other.exact) - np.abs(seen.responses - side.exact)).sum(
+            axis=1
+        )
+        return np.asarray(by >= NEARER * np.abs(other.exact - side.exact).sum(axis=1))
 
     def coordinates(seen: _Seen) -> NDArray[np.bool_]:
         """Responses whose coordinates carry the same noise, if they are the first side's."""
@@ -281,11 +282,9 @@ def _attack(
 
     single = max(
         epsilon_lower_bound(
-            beyond(first, second, 1.0), beyond(second, second, 1.0), alpha=alpha / 2
-        ),
-        epsilon_lower_bound(
-            beyond(first, first, -1.0), beyond(second, first, -1.0), alpha=alpha / 2
-        ),
+            nearer(first, side, other), nearer(second, side, other), alpha=alpha / 2
+        )
+        for side, other in ((first, second), (second, first))
     )
     together = epsilon_lower_bound(coordinates(first), coordinates(second), alpha=alpha)
     twice = epsilon_lower_bound(repeats(first), repeats(second), alpha=alpha)
