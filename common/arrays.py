@@ -1,6 +1,6 @@
 """Names for the arrays of this program, so that a signature says what an array holds.
 
-And what a masked array from elsewhere holds.
+And what a masked array from elsewhere holds, and a choice that takes one time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flags", "Labels", "Matrix", "Slots", "Units", "Vector", "unmasked"]
+__all__ = ["Flags", "Labels", "Matrix", "Slots", "Units", "Vector", "either", "unmasked"]
 
 # Real numbers, one for each feature, owner, record or run; the docstrings give the shape.
 Vector = NDArray[np.float64]
@@ -23,6 +23,20 @@ Labels = NDArray[np.intp]
 Slots = NDArray[np.intp]
 # Whole multiples of the mechanism's grid.
 Units = NDArray[np.int64]
+
+
+def either(chosen: Flags, yes: Matrix | float, no: Matrix | float) -> Matrix:
+    """The first where it is chosen, else the second, in a time that does not tell which.
+
+    ``np.where`` branches on each number: where records are half this way and half that it takes six
+    times as long, so whoever says between which values the choice is would read a count of records.
+
+    >>> either(np.array([True, False]), np.nan, np.array([1.0, -0.0]))
+    array([nan, -0.])
+    """
+    one, other = (np.asarray(part, dtype=np.float64).view(np.int64) for part in (yes, no))
+    made: Matrix = (other ^ ((one ^ other) * chosen)).view(np.float64)
+    return made
 
 
 def unmasked(values: Any) -> Any:

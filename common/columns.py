@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.extensions import ExtensionArray
 
-from common.arrays import Flags, Vector
+from common.arrays import Flags, Vector, either
 from common.cells import Label, months_of, readable
 
 __all__ = [
@@ -218,7 +218,7 @@ def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
         # The bits of a NaN may raise a flag in arithmetic, of which numpy would warn.
         with np.errstate(all="ignore"):
             numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            return np.where(np.isnan(numbers), np.nan, numbers)
+            return either(np.isnan(numbers), np.nan, numbers)
     if kind in "Mm":
         return np.full(len(column), np.nan)
     codes, distinct = _distinct(column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Matrix, Vector
+from common.arrays import Matrix, Vector, either
 
 __all__ = ["LEAST_SIZE", "Domain", "without_specks"]
 
@@ -62,13 +62,12 @@ class Domain:
 def without_specks(values: Matrix) -> Matrix:
     """The same numbers, and 0 in place of those nearer to it than :data:`LEAST_SIZE`.
 
-    Records and the models that they are asked at are made of such numbers only: else how long an
-    answer takes would reveal how many records have a value, since whoever asks may choose a model
-    of which that value makes numbers that are slow to compute with.
+    Records and the models that they are asked at are made of such numbers only, and so is what a
+    feature map computes with: else how long an answer or an enrolment takes would reveal how many
+    records have a value, since whoever asks may choose a model or a map of which that value makes
+    numbers that are slow to compute with.
 
     >>> without_specks(np.array([1.0, -1e-310, 1e-29]))
-    array([ 1.e+00, -0.e+00,  1.e-29])
+    array([1.e+00, 0.e+00, 1.e-29])
     """
-    # A product, since a selection may branch on each number.
-    kept: Matrix = values * (np.abs(values) >= LEAST_SIZE)
-    return kept
+    return either(np.abs(values) < LEAST_SIZE, 0.0, values)

@@ -26,7 +26,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from common.arrays import Flags, Matrix
 from common.config import Lasting, Positive
-from common.domain import Domain, without_specks
+from common.domain import LEAST_SIZE, Domain, without_specks
 from common.errors import InputError
 from common.files import open_regular
 from common.fitting import Bound, ColumnRule, Number, TargetRule
@@ -221,7 +221,7 @@ class FeatureMap(Lasting):
         if self.rotation is None:
             return np.stack([r.standardised(table[r.name]) for r in self.columns], axis=1)
         features = np.zeros((len(table), len(self.bounds)))
-        rotation = np.array(self.rotation, dtype=np.float64)
+        rotation = without_specks(np.array(self.rotation, dtype=np.float64))
         # A matrix product may round one record differently beside other records; sums of
         # elementwise products do not, so replacing a record changes its own row only.
         for j, rule in enumerate(self.columns):
@@ -235,16 +235,16 @@ class FeatureMap(Lasting):
         """
         bounds = np.array(self.bounds, dtype=np.float64)
         # The map's numbers are at most LARGEST_NUMBER, so the features before this are finite.
-        x = np.clip(features, -bounds, bounds)
+        x = without_specks(np.clip(features, -bounds, bounds))
         if self.l1_radius is not None:
-            room = self.l1_radius - self.intercept
+            # Of less room nothing would be left in any case.
+            room = max(self.l1_radius - self.intercept, LEAST_SIZE)
             norms = np.zeros(len(x))
             for j in range(x.shape[1]):
                 norms += np.abs(x[:, j])
             # A little inside, so that rounding of the products and of their sum stays inside.
             inside = room * (1.0 - 1e-9)
-            x = x * np.where(norms > inside, inside / np.maximum(norms, inside), 1.0)[:, None]
-        x = without_specks(x)
+            x = without_specks(x * (inside / np.maximum(norms, inside))[:, None])
         if self.intercept:
             x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
         return np.ascontiguousarray(x)

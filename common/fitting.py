@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from common.arrays import Flags, Vector
+from common.arrays import Flags, Vector, either
 from common.columns import (
     category_keys,
     has_percent_sign,
@@ -21,6 +21,7 @@ from common.columns import (
     parse_numbers,
 )
 from common.config import Lasting
+from common.domain import without_specks
 from common.map_numbers import center_and_scale, tidy, tidy_for
 
 __all__ = [
@@ -92,16 +93,8 @@ class ColumnRule(Lasting):
     """
 
     FIRST_FIELDS = (
-        "name",
-        "kind",
-        "shares",
-        "codes",
-        "unknown",
-        "fill",
-        "low",
-        "high",
-        "center",
-        "scale",
+        *("name", "kind", "shares", "codes", "unknown"),
+        *("fill", "low", "high", "center", "scale"),
     )
 
     name: str
@@ -149,11 +142,12 @@ class ColumnRule(Lasting):
     def clamped(self, column: pd.Series) -> Vector:
         """The raw numbers, filled and clamped to the public bounds, shape (n,)."""
         raw = self.raw(column)
-        return np.clip(np.where(np.isnan(raw), self.fill, raw), self.low, self.high)
+        filled = either(np.isnan(raw), self.fill, raw)
+        return without_specks(np.clip(filled, self.low, self.high))
 
     def standardised(self, column: pd.Series) -> Vector:
         """The clamped numbers, centred and scaled, shape (n,)."""
-        return (self.clamped(column) - self.center) / self.scale
+        return (self.clamped(column) - without_specks(np.array([self.center]))) / self.scale
 
 
 class TargetRule(Lasting):
@@ -221,14 +215,14 @@ class TargetRule(Lasting):
     def scaled(self, raw: Vector) -> Vector:
         """Raw targets, centred, scaled and clamped to the bound, shape (n,)."""
         with np.errstate(over="ignore"):  # A giant target becomes infinite, then the bound.
-            scaled = (raw - self.center) / self.scale
-        return np.clip(np.where(np.isnan(scaled), self.fill, scaled), -self.bound, self.bound)
+            scaled = (without_specks(raw) - without_specks(np.array([self.center]))) / self.scale
+        return np.clip(either(np.isnan(scaled), self.fill, scaled), -self.bound, self.bound)
 
 
 def _without(numbers: Vector, missing: Iterable[float]) -> Vector:
     """The same, NaN where a number says that there is none; each takes the same time."""
     for code in missing:
-        numbers = np.where(numbers == code, np.nan, numbers)
+        numbers = either(numbers == code, np.nan, numbers)
     return numbers
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import functools
 import json
+import operator
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
+from common.domain import LEAST_SIZE
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap, load_feature_map
@@ -121,6 +123,50 @@ def test_cells_that_are_slow_to_compute_with_are_0():
     records = own.apply(pd.DataFrame({"x": cells, "y": cells}), where="t")
     expected = [0.0, 0.0, 0.0, 1e-29, 0.5]
     assert records.features[:, 0].tolist() == records.targets.tolist() == expected
+
+
+SPECK = 1e-310
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"columns.0.high": SPECK},
+        {"columns.0.low": -SPECK},
+        {"columns.0.fill": SPECK},
+        {"columns.0.center": SPECK},
+        {"columns.1.codes.red": SPECK},
+        {"columns.1.unknown": -SPECK},
+        {"rotation.0.0": SPECK},
+        {"bounds.0": SPECK},
+        {"l1_radius": SPECK},
+        {"target.center": SPECK, "target.scale": 3.0},
+    ],
+)
+def test_no_map_makes_numbers_of_cells_that_are_slow_to_compute_with(changes):
+    scale = {"center": 0.0, "scale": 3.0}
+    number = {"name": "x", "kind": "number", "fill": 0.0, "low": -1.0, "high": 1.0, **scale}
+    words = {**number, "name": "w", "kind": "category", "codes": {"red": 0.5}, "unknown": 0.25}
+    text: dict[str, Any] = {
+        "source": "t",
+        "num_public_records": 10,
+        "target": {"name": "y", "bound": 1.0, "fill": 0.0},
+        "intercept": False,
+        "bounds": [1.0, 1.0],
+        "columns": [number, words],
+        "rotation": [[0.7, 0.0], [0.0, 0.7]],
+    }
+    for place, value in changes.items():
+        *path, last = (int(key) if key.isdigit() else key for key in place.split("."))
+        functools.reduce(operator.getitem, path, text)[last] = value
+    own = FeatureMap.from_json(json.dumps(text))
+    cells = [1.0, -1.0, 0.0, np.nan]
+    table = pd.DataFrame({"x": cells, "w": ["red", "blue", "red", None], "y": cells})
+    # Raised where a result is a number of that kind.
+    with np.errstate(under="raise"):
+        records = own.apply(table, where="t", fill_target=True)
+    sizes = np.abs(records.features)
+    assert ((sizes == 0) | (sizes >= LEAST_SIZE)).all()
 
 
 def test_an_owner_with_other_dtypes_gets_the_same_records():
