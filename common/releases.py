@@ -22,7 +22,9 @@ from common.validation import factors_of, num_coordinates
 
 __all__ = [
     "GRADIENT",
+    "LEAST",
     "MOMENTS",
+    "MOST",
     "NEWTON",
     "RELEASES",
     "VALIDATION",

@@ -30,6 +30,7 @@ from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.features import FeatureMap
+from common.releases import LEAST, MOST
 from common.terms import Records, StudyTerms
 from common.validation import Factors, factors_of
 from learner.planning.noise_width import half_width
@@ -111,7 +112,15 @@ class ValidationBounds:
         Raises:
           ValueError: They are not such a text.
         """
-        return TypeAdapter(cls).validate_json(text, strict=True)
+        noted = TypeAdapter(cls).validate_json(text, strict=True)
+        bounds = (noted.loss_bound, noted.difference_bound or MOST)
+        spreads = (noted.loss_mean, noted.loss_spread, noted.difference_spread, noted.cut_off)
+        others = (*noted.reference, *noted.edges, *spreads, noted.cut_below, noted.cut_above)
+        if not (noted.difference_bound != 0 and all(LEAST <= each <= MOST for each in bounds)):
+            raise ValueError("no bounds")
+        if not all(abs(each or 0.0) <= MOST for each in others):
+            raise ValueError("no spreads")
+        return noted
 
 
 def validation_study(study_id: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +19,7 @@ from common.terms import Enrollment, Query
 from learner.planning.plan import Plan
 from learner.training.claims import largest_answer
 from learner.training.journal import Journal
+from learner.training.journal_values import finite
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
@@ -227,7 +227,7 @@ def enrollments_of(
     Raises:
       CoprivError: An owner refuses, stays away, or promises something else.
     """
-    enrollments = journal.read("enrollments", partial(noted_enrollments, owners=len(lines)))
+    enrollments = journal.read("enrollments", partial(_noted_of_plan, plan=plan))
     if enrollments is None:
         calls = [
             partial(_enroll, line, num_records=count, responses=responses)
@@ -261,14 +261,27 @@ def noted_enrollments(text: str, *, owners: int) -> tuple[Enrollment, ...]:
     return enrollments
 
 
+def _noted_of_plan(text: str, *, plan: Plan) -> tuple[Enrollment, ...]:
+    """The enrolments that a journal keeps, to what the plan asks of its owners.
+
+    Raises:
+      Exception: As :func:`noted_enrollments`.
+    """
+    noted = noted_enrollments(text, owners=len(plan.settings.owners))
+    agreed = [(each.num_records, each.responses) for each in noted]
+    if agreed != [*zip(plan.decision.num_records, plan.responses, strict=True)]:
+        raise ValueError("to something else")
+    return noted
+
+
 def _from_facts(facts: dict[str, Any]) -> Enrollment:
     """The enrolment of :func:`_public_facts`."""
     noted = Enrollment(answered=0, **facts | {"epsilon": noted_amount(facts["epsilon"])})
     counts = (noted.num_records, noted.responses, noted.repeats)
-    if not all(isinstance(each, int) and each >= 0 for each in counts):
+    if not all(type(each) is int and each >= 0 for each in counts):
         raise ValueError("no counts")
-    if not math.isfinite(noted.noise_scale):
-        raise ValueError("no scale of noise")
+    if finite(noted.noise_scale) < 0 or type(noted.insecure_noise) is not bool:
+        raise ValueError("no noise")
     return noted
 
 

@@ -25,6 +25,7 @@ from common.terms import Enrollment, StudyTerms
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.validation import ValidationBounds, validation_bounds, validation_terms
+from learner.training.claims import largest_answer
 from learner.training.enrolment import at_once, present
 from learner.training.journal import Journal
 from learner.training.journal_values import finite
@@ -149,7 +150,14 @@ def _answer_of(
     if plan.responses[index] == 0:
         return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
     noted = journal.read(
-        f"{NOTED}.{index}", partial(_noted, shown=shown, terms=terms, num_features=theta.size)
+        f"{NOTED}.{index}",
+        partial(
+            _noted,
+            shown=shown,
+            terms=terms,
+            num_features=theta.size,
+            num_records=promised.num_records,
+        ),
     )
     if noted is not None:
         return noted
@@ -221,18 +229,19 @@ def _note(journal: Journal, index: int, answer: Answer) -> None:
     journal.note(f"{NOTED}.{index}", json.dumps(facts))
 
 
-def _noted(text: str, *, shown: bool, terms: StudyTerms, num_features: int) -> Answer:
+def _noted(
+    text: str, *, shown: bool, terms: StudyTerms, num_features: int, num_records: int
+) -> Answer:
     """The response that an earlier start has heard."""
     facts = json.loads(text)
     response = np.array(facts["response"], dtype=np.float64)
     if response.shape != (release_of(terms).dimension(terms, num_features),):
         raise ValueError("of another length")
-    noise_scale = finite(facts["noise_scale"])
-    if not np.isfinite(response).all() or noise_scale < 0:
+    noise_scale, epsilon = finite(facts["noise_scale"]), noted_amount(facts["epsilon"])
+    largest = largest_answer(terms, num_records=num_records)
+    # Whatever is not finite is not within the bound either.
+    if not (np.abs(response).max() <= largest and 0 <= noise_scale <= largest):
         raise ValueError("no response and its noise")
-    return Answer(
-        shown=shown,
-        response=response,
-        noise_scale=noise_scale,
-        epsilon=noted_amount(facts["epsilon"]),
-    )
+    if epsilon > terms.epsilon:
+        raise ValueError("more than it was asked to spend")
+    return Answer(shown=shown, response=response, noise_scale=noise_scale, epsilon=epsilon)

@@ -97,3 +97,22 @@ def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount):
     # 1e5 stands for 1e999999999, which would not end if this failed.
     with pytest.raises((ValueError, TypeError, ZeroDivisionError)):
         noted_enrollments(json.dumps([facts | {"epsilon": amount}]), owners=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"responses": True},
+        {"num_records": True},
+        {"repeats": -1},
+        {"noise_scale": -0.5},
+        {"noise_scale": 10**400},
+        {"insecure_noise": "no"},
+    ],
+)
+def test_an_enrolment_that_was_never_noted_is_not_believed(changes):
+    facts: dict[str, Any] = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
+    facts |= {"insecure_noise": False, "epsilon": "1/3"}
+    assert noted_enrollments(json.dumps([facts]), owners=1)
+    with pytest.raises(ValueError, match="no "):
+        noted_enrollments(json.dumps([facts | changes]), owners=1)

@@ -11,6 +11,7 @@ import pytest
 
 from common.features import FeatureMap
 from common.terms import StudyTerms
+from learner.planning.validation import ValidationBounds
 from learner.training import validation
 from learner.training.journal_values import UNREADABLE
 
@@ -26,9 +27,31 @@ def noted(
     def read(**changes: Any) -> validation.Answer:
         facts = {"response": [0.5] * length, "noise_scale": 0.25, "epsilon": "1/2"} | changes
         text = json.dumps(facts)
-        return validation._noted(text, shown=True, terms=terms, num_features=p)
+        return validation._noted(text, shown=True, terms=terms, num_features=p, num_records=9)
 
     return read
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss_bound": 0.0},
+        {"loss_bound": 1.7e308},
+        {"difference_bound": 0.0},
+        {"edges": [0.0, -1.7e308]},
+        {"loss_spread": -1.7e308},
+        {"cut_above": -1.7e308},
+        {"cut_off": "0.5"},
+    ],
+)
+def test_bounds_that_nobody_asked_with_are_not_believed(changes):
+    bounds = ValidationBounds(
+        loss_bound=4.0, difference_bound=0.5, reference=(0.0,), loss_spread=1.0, cut_off=0.0
+    )
+    facts = json.loads(bounds.to_json())
+    assert ValidationBounds.from_json(json.dumps(facts)) == bounds
+    with pytest.raises(UNREADABLE):
+        ValidationBounds.from_json(json.dumps(facts | changes))
 
 
 def test_an_answer_is_read_as_it_was_written(noted):
@@ -45,7 +68,9 @@ def test_an_answer_is_read_as_it_was_written(noted):
         {"noise_scale": float("inf")},
         {"noise_scale": -0.25},
         {"noise_scale": "0.25"},
+        {"noise_scale": 1.7e308},
         {"epsilon": "1e999999999"},
+        {"epsilon": "2"},
     ],
 )
 def test_an_answer_that_nobody_wrote_is_not_believed(noted, changes):
@@ -53,7 +78,8 @@ def test_an_answer_that_nobody_wrote_is_not_believed(noted, changes):
         noted(**changes)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+# In the last of them two answers are beyond all numbers together.
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), 1.7e308])
 def test_no_response_is_without_a_number(noted, number):
     length = noted().response.size
     with pytest.raises(UNREADABLE):

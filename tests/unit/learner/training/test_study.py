@@ -115,6 +115,20 @@ def test_a_note_that_a_damaged_journal_does_not_find_again_is_one_sentence(
         train(settings, public, owners, journal=journal)
 
 
+@pytest.mark.parametrize("key", ["responses", "num_records"])
+def test_an_enrolment_to_something_else_is_not_believed(
+    key, owners, settings, feature_map, tmp_path
+):
+    public = PublicSide(feature_map=feature_map, records=None)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        train(settings, public, owners, journal=journal)
+        facts = json.loads(journal.noted("enrollments") or "")
+        facts[1][key] += 1
+        journal.note("enrollments", json.dumps(facts))
+        with pytest.raises(InputError, match=r"it is damaged \(enrollments\)"):
+            train(settings, public, owners, journal=journal)
+
+
 def test_a_resume_reads_its_journal_once(owners, settings, feature_map, tmp_path):
     public = PublicSide(feature_map=feature_map, records=None)
     path = tmp_path / "journal.sqlite"
@@ -211,6 +225,9 @@ def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
         else:
             decision = json.loads(journal.noted("decision") or "")
             journal.note("decision", json.dumps(decision | {"horizon": 3}))
+            agreed = json.loads(journal.noted("enrollments") or "")
+            agreed = [facts | {"responses": 3} for facts in agreed]
+            journal.note("enrollments", json.dumps(agreed))
         with pytest.raises(InputError, match=r"journal\.sqlite: it is damaged \(ticks\); start"):
             train(settings, public, owners, journal=journal)
 
