@@ -361,6 +361,33 @@ def journal_cases(commands: Sequence[Sequence[str]]) -> Iterator[Case]:
             yield Case(f"journal.sqlite: {what}", command, executed(script))
 
 
+def note_cases(folder: Path, commands: Sequence[Sequence[str]], *, most: int) -> Iterator[Case]:
+    """Every value of the notes of a journal that waits, changed in every way; this many of them."""
+    with contextlib.closing(sqlite3.connect(folder / "waiting" / "journal.sqlite")) as db:
+        notes = {k: v for k, v in db.execute("SELECT key, value FROM meta") if v[:1] in "{["}
+    cases = [
+        (key, json.loads(note), path, what, command)
+        for key, note in notes.items()
+        for path in leaves(json.loads(note))
+        for what in VALUES
+        for command in commands
+    ]
+    random.Random("notes").shuffle(cases)
+
+    def writes_note(key: str, note: str) -> Callable[[Path], object]:
+        def change(copied: Path) -> None:
+            with contextlib.closing(sqlite3.connect(copied / "waiting" / "journal.sqlite")) as db:
+                db.execute("UPDATE meta SET value = ? WHERE key = ?", (note, key))
+                db.commit()
+
+        return change
+
+    for key, table, path, what, command in cases[:most]:
+        name = f"note {key} {'.'.join(map(str, path))}: {what}"
+        note = json.dumps(changed(table, path, VALUES[what]))
+        yield Case(name, command, writes_note(key, note))
+
+
 def small_study(folder: Path, **more: Any) -> Path:
     """A study of two owners of numbers, with its tables."""
     rng = np.random.default_rng(1)
@@ -520,6 +547,7 @@ def all_cases(world: Path, choices: random.Random, most: int) -> Iterator[Case]:
     join = ("copriv-owner", "join", "a.invitation", "--data", "a.csv", "--out", "again")
     yield from trace_cases(report)
     yield from journal_cases(later)
+    yield from note_cases(world, later, most=most)
     kept = {
         "forecast/points/study.json": FORECAST,
         "sweep/grid.json": SWEEP,
