@@ -354,7 +354,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
                 "the owners' records have them"
             )
         if len(np.unique(y)) < 2:
-            raise ValueError(f"y has the class {y[0]!r} alone; give records of both")
+            raise ValueError(f"y has the class {y.tolist()[0]!r} alone; give records of both")
         return (y == self.classes_[1]).astype(np.int64)
 
     def _two_classes(self, y: Any) -> Any:
