@@ -242,7 +242,8 @@ def _better(found: ValidationSummary) -> list[str]:
         )
     return [
         f"By their answers {verdict}. Its mean loss differs by {words(less)}. Each record's "
-        f"difference counts as at most {number_words(bound)}; the interval allows for that."
+        f"difference counts as at most {number_words(bound)}; the interval allows for that as far "
+        "as the public records show it."
     ]
 
 
