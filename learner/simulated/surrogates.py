@@ -126,12 +126,7 @@ def surrogate_world(
         centre=centre,
         rows=[rows for rows, _ in parts],
         own=[own for _, own in parts],
-        kin=[
-            _consecutive(public, n_i, rng=rng)
-            if public.labels is None
-            else _kin(public, n_i, g, rng=rng)
-            for n_i, g in zip(num_records, dealt, strict=True)
-        ],
+        kin=[_kin(public, n_i, g, rng=rng) for n_i, g in zip(num_records, dealt, strict=True)],
         shifts=_shifts(public, num_records, by_order=by_order, rng=rng),
     )
     apart = assumed and public.labels is None and not public.drifts
@@ -180,7 +175,14 @@ def _deal(
 
 
 def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generator) -> Labels:
-    """The rows of an owner's group, or as many of them as it has records."""
+    """The rows of an owner's group, or as many of them as it has records; none without groups.
+
+    Where the order shows how owners differ, they are consecutive ones from anywhere in the table.
+    """
+    if public.labels is None:
+        # Drawn in any case, so that what is drawn after it is the same.
+        consecutive = _consecutive(public, n_i, rng=rng)
+        return consecutive if public.drifts else consecutive[:0]
     if group == UNKNOWN:
         return np.empty(0, dtype=np.intp)
     rows = public.groups[group]

@@ -61,6 +61,22 @@ def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
     assert np.median(forecast) == pytest.approx(np.median(real), rel=0.45)
 
 
+def test_an_owner_of_far_more_records_than_are_public_is_forecast_as_good_alone_as_it_is():
+    """Few public records are no limit to what an owner knows where records are all of a kind."""
+    sizes = np.array([7000.0, 5000.0])
+    forecast = []
+    for seed in range(4):
+        records = records_of([150], spread=0.0, seed=seed)[0]
+        public = PublicGroups(problem=problem_of(), records=records, labels=None)
+        assert not public.drifts
+        rng = np.random.default_rng(seed)
+        worlds = [surrogate_world(public, sizes, rng=rng) for _ in range(60)]
+        forecast.append(np.mean([world.relative_fitness_alone for world in worlds], axis=0))
+    # What chance brings: a part of the records is away from all of them by 1/n_i - 1/n.
+    chance = P * (1.0 / sizes - 1.0 / sizes.sum())
+    assert np.mean(forecast, axis=0) == pytest.approx(chance, rel=0.2)
+
+
 def test_groups_that_do_not_differ_are_told_from_groups_that_do():
     same = [groups_of(records_of([400] * 8, spread=0.0, seed=seed)) for seed in range(100)]
     apart = [groups_of(records_of([400] * 8, spread=0.2, seed=seed)) for seed in range(100)]
