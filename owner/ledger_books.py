@@ -56,16 +56,13 @@ class Book:
 
     def after(self, account: Charged) -> Book:
         """The book once the study's account is this one."""
-        return Book(
-            self.study,
-            self.study_checksum,
-            self.epsilon,
-            self.promised,
-            account.given,
-            account.left,
-            account.noted,
-            account.row.closed is not None,
-            account.checksum,
+        return replace(
+            self,
+            answered=account.given,
+            left=account.left,
+            noted=account.noted,
+            closed=account.row.closed is not None,
+            account_checksum=account.checksum,
         )
 
     def spent_to_the_end(self) -> Book:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from owner.ledger_ahead import Charged
@@ -103,7 +102,7 @@ class SettlingLedger(HeldLedger):
         row = account.settled
         if closed:
             # It is asked no more, so nothing is repeated.
-            row = replace(row, closed=closed, responses=b"")
+            row = row._replace(closed=closed, responses=b"")
         settled = book.after(Charged(row, self._write(book, account, row)))
         for text in () if settled.texts else self._books.unneeded_after(book):
             self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))

@@ -10,8 +10,8 @@ import hashlib
 import sqlite3
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from owner.ledger_rows import text_digest
 
@@ -116,9 +116,8 @@ def block_checksum(before: bytes, position: int, records: bytes) -> bytes:
     return hashlib.sha256(b"%b%d:%b" % (before, position, records)).digest()[:CHECKSUM_BYTES]
 
 
-@dataclass(frozen=True, slots=True)
-class StudyRow:
-    """A row of ``studies``: what was agreed on; it never changes.
+class StudyRow(NamedTuple):
+    """A row of ``studies`` without its checksum: what was agreed on; it never changes.
 
     ``terms`` and ``feature_map`` are digests of texts.
     """
@@ -133,29 +132,13 @@ class StudyRow:
     terms: str
     feature_map: str
 
-    @property
-    def values(self) -> tuple[str | float, ...]:
-        """The row as it stands in the table, without its checksum."""
-        return (
-            self.number,
-            self.study_id,
-            self.learner,
-            self.epsilon,
-            self.noise_scale,
-            self.insecure_noise,
-            self.opened,
-            self.terms,
-            self.feature_map,
-        )
-
     def checksum(self, before: bytes) -> bytes:
         """The row's checksum, after that of the study opened before."""
-        return row_checksum("studies", before, *self.values)
+        return row_checksum("studies", before, *self)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRow:
-    """A row of ``accounts``: what was promised and given, and the newest charges.
+class AccountRow(NamedTuple):
+    """A row of ``accounts`` without its checksum: what was promised, given and charged last.
 
     ``responses`` are the last ones, all of one length, one after another.
     """
@@ -168,30 +151,9 @@ class AccountRow:
     recent: bytes = b""
     blocks_checksum: bytes = b""
 
-    @property
-    def values(self) -> tuple[str | bytes | int | None, ...]:
-        """The row as it stands in the table, without its checksum."""
-        return (
-            self.number,
-            self.promised,
-            self.answered,
-            self.closed,
-            self.responses,
-            self.recent,
-            self.blocks_checksum,
-        )
-
     def with_last(self, answered: int, responses: bytes, recent: bytes) -> AccountRow:
         """The account with other charges at its end."""
-        return AccountRow(
-            self.number,
-            self.promised,
-            answered,
-            self.closed,
-            responses,
-            recent,
-            self.blocks_checksum,
-        )
+        return self._replace(answered=answered, responses=responses, recent=recent)
 
     @property
     def blocks(self) -> int:
@@ -205,7 +167,7 @@ class AccountRow:
 
     def checksum(self, study: bytes) -> bytes:
         """The row's checksum, after that of its study."""
-        return row_checksum("accounts", study, *self.values)
+        return row_checksum("accounts", study, *self)
 
 
 def charge_record(digest: str, milliseconds: int) -> bytes:
@@ -304,14 +266,14 @@ def write_meta(db: sqlite3.Connection, meta: dict[str, str]) -> None:
 def insert_study(db: sqlite3.Connection, row: StudyRow, before: bytes) -> bytes:
     """Add a study after the one opened before; returns the row's checksum."""
     checksum = row.checksum(before)
-    db.execute("INSERT INTO studies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row.values, checksum))
+    db.execute("INSERT INTO studies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
     return checksum
 
 
 def insert_account(db: sqlite3.Connection, row: AccountRow, study: bytes) -> bytes:
     """Add a study's account; returns the row's checksum."""
     checksum = row.checksum(study)
-    db.execute("INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row.values, checksum))
+    db.execute("INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
     return checksum
 
 
@@ -326,7 +288,7 @@ def with_room(db: sqlite3.Connection, row: AccountRow) -> AccountRow:
         return row
     checksum = block_checksum(row.blocks_checksum, row.position, row.recent)
     db.execute("INSERT INTO charges VALUES (?, ?, ?)", (row.position, row.recent, checksum))
-    return replace(row, recent=b"", blocks_checksum=checksum)
+    return row._replace(recent=b"", blocks_checksum=checksum)
 
 
 def update_account(
@@ -350,6 +312,6 @@ def update_account(
         "recent = ?, blocks_checksum = ?, checksum = ? WHERE number = ? AND promised = ? AND "
         "answered = ? AND closed IS ? AND last_response = ? AND recent = ? AND "
         "blocks_checksum = ? AND checksum = ?",
-        (*row.values[1:], written, *before.values, checksum),
+        (*row[1:], written, *before, checksum),
     ).rowcount
     return written if changed == 1 else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 from common.privacy import noted_amount
@@ -105,7 +104,7 @@ def upgrade(db: sqlite3.Connection, path: Path) -> None:
         before = insert_study(db, study, before)
         moved = AccountRow(number, promised, closed=closed)
         moved = _move_charges(db, moved, study_id)
-        moved = replace(moved, responses=last_response)
+        moved = moved._replace(responses=last_response)
         if (last_digests(db, moved, 1) or ("",)) != (last_digest,):
             raise ValueError(f"study {study_id}: its last charge is not that of its last response")
         insert_account(db, moved, before)

@@ -197,7 +197,7 @@ def forge(path: Path, **changes: Any) -> None:
         *values, checksum = db.execute("SELECT * FROM studies").fetchone()
         assert StudyRow(*values).checksum(b"") == checksum
         account = AccountRow(*db.execute("SELECT * FROM accounts").fetchone()[:-1])
-        changed, before = replace(account, **changes), account.checksum(checksum)
+        changed, before = account._replace(**changes), account.checksum(checksum)
         assert update_account(db, changed, checksum, before=account, checksum=before)
     db.close()
 
@@ -251,8 +251,8 @@ def test_a_ledger_that_a_stranger_made_moves_no_cursor_though_its_checksums_fit(
             db.execute(f"DELETE FROM {table}")
         if row == "meta":
             write_meta(db, dict(db.execute("SELECT key, value FROM meta")) | change)
-        before = insert_study(db, replace(study, **change) if row == "study" else study, b"")
-        insert_account(db, replace(account, **change) if row == "account" else account, before)
+        before = insert_study(db, study._replace(**change) if row == "study" else study, b"")
+        insert_account(db, account._replace(**change) if row == "account" else account, before)
     db.close()
     for look in (read_studies, read_history, verify_ledger, open_ledger):
         try:
