@@ -138,7 +138,7 @@ class DataOwner:
 
     def is_ready(self, study_id: str) -> bool:
         """Whether a call for this study is answered without making it ready first."""
-        return self._studies.is_ready(study_id)
+        return self.noise(study_id) is not None
 
     def noise(self, study_id: str) -> DrawnAhead | None:
         """The noise that a study's answers wait for, if it is ready."""

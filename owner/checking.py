@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import studies_there
 from owner.lifetime import epsilon_left
-from owner.loading import load_records
+from owner.loading import load_records, pinned_map
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
@@ -215,39 +214,42 @@ def dry_run(
       InputError: The settings, the records, the map or the ledger cannot be used.
       PolicyError: The map needs a column that learners may not use.
     """
-    pinned = load_feature_map(base / settings.features) if settings.features else None
+    pinned = pinned_map(settings, base)
     loaded = load_records(settings, base=base, pinned=pinned)
     Access(settings.policy, base=base)
     ledger = base / settings.ledger.path
     studies = studies_there(ledger, fingerprint=loaded.fingerprint)
-    found: dict[str, Any] = {
-        "num_records": len(loaded.raw),
-        "columns": loaded.table.columns,
-        "epsilon_left": epsilon_left(settings.policy, studies),
-        "studies": len(studies),
-    }
+    found = DryRun(
+        num_records=len(loaded.raw),
+        columns=loaded.table.columns,
+        epsilon_left=epsilon_left(settings.policy, studies),
+        studies=len(studies),
+    )
     path = features or (base / settings.features if settings.features else None)
     if path is None:
-        return DryRun(**found)
+        return found
     own = pinned if features is None else None
     feature_map = own or _map_at(path, pinned, accepted=settings.features)
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
-    found |= {
-        "feature_map": feature_map,
-        "seen": look_at_columns(raw, feature_map),
-        "empty_rows": count_empty_rows(raw, feature_map),
-    }
+    found = replace(
+        found,
+        feature_map=feature_map,
+        seen=look_at_columns(raw, feature_map),
+        empty_rows=count_empty_rows(raw, feature_map),
+    )
     try:
         terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)
         plan = _planned(terms, feature_map, num_records=len(raw))
     except RefusedError as refusal:
-        return DryRun(**found, refusal=refusal)
+        return replace(found, refusal=refusal)
     records = _public_records(public, feature_map)
-    return DryRun(
-        **found,
-        **_promised(terms, plan),
+    return replace(
+        found,
+        terms=terms,
+        epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
+        noise_scale=plan.noise_scale,
         typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
         trial=trial,
@@ -267,15 +269,6 @@ def _map_at(path: Path, pinned: FeatureMap | None, *, accepted: Path | None) -> 
             "accepts; leave out --features, or take features out of a copy of the settings"
         )
     return found
-
-
-def _promised(terms: StudyTerms, plan: NoisePlan) -> dict[str, Any]:
-    """What the owner would agree to, and the noise of that."""
-    return {
-        "terms": terms,
-        "epsilon_confirmed": SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
-        "noise_scale": plan.noise_scale,
-    }
 
 
 def _planned(terms: StudyTerms, feature_map: FeatureMap, *, num_records: int) -> NoisePlan:
@@ -340,7 +333,7 @@ def _agreed(
     settings: OwnerSettings,
     feature_map: FeatureMap,
     trial: TrialStudy,
-    found: dict[str, Any],
+    found: DryRun,
     allow_private_bounds: bool,
 ) -> StudyTerms:
     """The terms of the proposed study, as far as the owner would agree to them."""
@@ -366,20 +359,18 @@ def _check_study(
     settings: OwnerSettings,
     terms: StudyTerms,
     feature_map: FeatureMap,
-    found: dict[str, Any],
+    found: DryRun,
     allow_private_bounds: bool,
 ) -> None:
     """Refuse what an enrolment would be refused for, no matter who asks."""
     check_terms(terms)
     policy = settings.policy
     served = (*policy.learners, *policy.tokens, ANONYMOUS)
-    check_policy(
-        policy, terms, learner=served[0], num_records=found["num_records"], pinned_map=None
-    )
+    check_policy(policy, terms, learner=served[0], num_records=found.num_records, pinned_map=None)
     check_map(policy, feature_map, allow_private_bounds=allow_private_bounds)
     if loss_of(terms).has_classes() != feature_map.is_classification:
         raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
-    left = found["epsilon_left"]
+    left = found.epsilon_left
     if terms.epsilon > left:
         # Where nothing is left, no epsilon is small enough.
         cure = "give a smaller --epsilon" if left else CLOSE

@@ -12,7 +12,7 @@ from pathlib import Path
 from common.column_fit import count_empty_rows, look_at_columns
 from common.config import load_settings
 from common.errors import CoprivError, InputError
-from common.features import FeatureMap, load_feature_map
+from common.features import FeatureMap
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
     folder_finding,
@@ -32,7 +32,7 @@ from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE, NO_FOLDER, is_held
 from owner.ledger_reading import read_fingerprint, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
-from owner.loading import load_records, named_columns, stays_far
+from owner.loading import load_records, named_columns, pinned_map, stays_far
 from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
 from owner.site_check import own_certificate
@@ -136,14 +136,13 @@ def _attributes(path: Path) -> str:
 
 def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[Finding]:
     """The feature map, the memory that the table takes, and how its columns fit."""
-    pinned = None
-    if settings.features is not None:
-        try:
-            pinned = load_feature_map(base / settings.features)
-        except InputError as error:
-            yield fails("feature map", str(error))
-            yield unchecked("records", "they are read under the feature map; fix it first")
-            return
+    try:
+        pinned = pinned_map(settings, base)
+    except InputError as error:
+        yield fails("feature map", str(error))
+        yield unchecked("records", "they are read under the feature map; fix it first")
+        return
+    if pinned is not None:
         yield passes(
             "feature map", f"{counted(pinned.num_features, 'feature')}, {pinned.digest[:16]}"
         )

@@ -21,7 +21,7 @@ from common.arrays import Flags
 from common.batches import release_unused
 from common.databases import Database, SqliteFile
 from common.errors import DoubtWarning, InputError
-from common.features import FeatureMap, with_target
+from common.features import FeatureMap, load_feature_map, with_target
 from common.headers import ROWS_BELOW, check_header
 from common.memory_limit import memory_bytes
 from common.row_filters import parse_rows
@@ -40,6 +40,7 @@ __all__ = [
     "load_records",
     "load_to_serve",
     "named_columns",
+    "pinned_map",
     "stays_far",
     "title_of",
 ]
@@ -87,6 +88,11 @@ def title_of(settings: OwnerSettings) -> str:
     """What the owner's records are called in an error."""
     place = settings.data.path or f"the database of {settings.data.database}"
     return f"{settings.name}: {place}"
+
+
+def pinned_map(settings: OwnerSettings, base: Path) -> FeatureMap | None:
+    """The only feature map that the owner accepts, or None."""
+    return load_feature_map(base / settings.features) if settings.features else None
 
 
 def stays_far(settings: PrivateSource, source: Source) -> bool:

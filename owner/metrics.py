@@ -8,12 +8,12 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.expiry import Expiry
-from common.metrics import SECONDS, serve_metrics
+from common.metrics import SECONDS
 from common.wire import STATUS_NAMES
 from owner.answering import DataOwner
 from owner.ledger_rows import LedgerError
 
-__all__ = ["OwnerMetrics", "serve_metrics"]
+__all__ = ["OwnerMetrics"]
 
 
 class OwnerMetrics:

@@ -26,44 +26,26 @@ from owner.shards import AnyShard, Shard, by_moments
 __all__ = ["OpenStudy", "StudyMaker"]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """A study's terms, understood: what they mean for the records of this owner.
-
-    Args:
-      terms: What learner and owner agree on.
-      feature_map: The map of the terms.
-      plan: The noise of each response, for the map's public domain.
-    """
-
-    terms: StudyTerms
-    feature_map: FeatureMap
-    plan: NoisePlan
-
-
 @dataclass
 class OpenStudy:
     """What answering a study's queries needs.
 
-    ``entry`` is what the ledger holds, as this process last read it, and ``account`` its account
-    as it was read or written since; None when a write failed and the ledger has to be read again.
+    Args:
+      terms: What was agreed on.
+      plan: The noise of each response.
+      shard: What exact answers are computed from.
+      noise: Drawn ahead of the queries.
+      entry: What the ledger holds, as this process last read it; None when a write failed and it
+        has to be read again.
+      account: Its account, as it was read or written since.
     """
 
-    agreement: Agreement
+    terms: StudyTerms
+    plan: NoisePlan
     shard: AnyShard
     noise: DrawnAhead
     entry: StudyEntry | None = None
     account: Account | None = None
-
-    @property
-    def plan(self) -> NoisePlan:
-        """The noise of each response."""
-        return self.agreement.plan
-
-    @property
-    def terms(self) -> StudyTerms:
-        """What was agreed on."""
-        return self.agreement.terms
 
     @property
     def num_bytes(self) -> int:
@@ -131,10 +113,11 @@ class StudyMaker:
           RefusedError: The text is no feature map, or the map is not for this owner.
           RuntimeError: The noise library promises another epsilon than the terms.
         """
-        agreement = self._agreement(terms)
+        feature_map = self._feature_map(terms)
+        plan = self._planned(terms, feature_map)
         # What answers have in common is computed now, while nobody waits; nothing is released.
-        shard = self._shard(agreement)
-        noise = self.noise(agreement.plan)
+        shard = self._shard(terms, feature_map)
+        noise = self.noise(plan)
         try:
             promise = noise.epsilon(responses=terms.responses)
             # The noise library's own map has the last word, never a formula of ours alone.
@@ -144,7 +127,7 @@ class StudyMaker:
         except BaseException:
             noise.stop()
             raise
-        return OpenStudy(agreement, shard, noise)
+        return OpenStudy(terms, plan, shard, noise)
 
     def rebuild(self, entry: StudyEntry, terms: StudyTerms) -> OpenStudy:
         """What the ledger's terms ask for, if it is still what was promised and agreed to.
@@ -178,27 +161,29 @@ class StudyMaker:
             )
         return study
 
-    def _shard(self, agreement: Agreement) -> AnyShard:
+    def _shard(self, terms: StudyTerms, feature_map: FeatureMap) -> AnyShard:
         """What the study's answers are computed from; the terms alone decide what that is."""
-        terms = agreement.terms
         make = self.table.moments if by_moments(terms) else self.table.shard
-        shard: AnyShard = make(agreement.feature_map)
+        shard: AnyShard = make(feature_map)
         if isinstance(shard, Shard):
             warm(shard, terms, kept_in=compiled_code_folder)
         return shard
 
-    def _agreement(self, terms: StudyTerms) -> Agreement:
-        """The terms, read once."""
-        feature_map = self._feature_map(terms.feature_map)
-        check_map(self.policy, feature_map, allow_private_bounds=self.allow_private_bounds)
-        _check_targets(feature_map, terms)
+    def _planned(self, terms: StudyTerms, feature_map: FeatureMap) -> NoisePlan:
+        """The noise of each response, for the map's public domain."""
         try:
-            plan = plan_noise(terms, feature_map.domain, num_records=self.table.num_records)
+            return plan_noise(terms, feature_map.domain, num_records=self.table.num_records)
         except ValueError as error:
             raise MalformedError(str(error)) from None
-        return Agreement(terms, feature_map, plan)
 
-    def _feature_map(self, text: str) -> FeatureMap:
+    def _feature_map(self, terms: StudyTerms) -> FeatureMap:
+        """The map of the terms, if this owner works with it."""
+        feature_map = self._read_map(terms.feature_map)
+        check_map(self.policy, feature_map, allow_private_bounds=self.allow_private_bounds)
+        _check_targets(feature_map, terms)
+        return feature_map
+
+    def _read_map(self, text: str) -> FeatureMap:
         """The map of a text; the owner's own was read at the start."""
         if self.pinned_map is not None and text == self._pinned_text:
             return self.pinned_map

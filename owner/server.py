@@ -20,8 +20,8 @@ from common.certificates import check_own_name
 from common.config import load_settings
 from common.errors import InputError
 from common.expiry import Expiry
-from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
+from common.metrics import serve_metrics
 from common.open_files import allow_open_files
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, Options, calls_at_once, size_options
@@ -32,10 +32,10 @@ from owner.declaring import Declared
 from owner.health import SERVICE
 from owner.ledger import Ledger
 from owner.ledger_files import is_held
-from owner.loading import load_to_serve
+from owner.loading import load_to_serve, pinned_map
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.mending import Mending
-from owner.metrics import OwnerMetrics, serve_metrics
+from owner.metrics import OwnerMetrics
 from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.ports import Port, on_loop
@@ -244,8 +244,15 @@ def start_owner(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
-    notices = on_opened, on_fault
-    return _serve(owner, settings, base, address, identity=identity, notices=notices)
+    return _serve(
+        owner,
+        settings,
+        base,
+        address,
+        identity=identity,
+        on_opened=on_opened,
+        on_fault=on_fault,
+    )
 
 
 def refuse_taken(ports: Mapping[str, str | None], *, ledger: Path) -> None:
@@ -278,11 +285,10 @@ def _serve(
     address: str,
     *,
     identity: Identity | None,
-    notices: tuple[Callable[[], object], Callable[[], object]],
+    on_opened: Callable[[], object],
+    on_fault: Callable[[], object],
 ) -> RunningOwner:
     """Serve an owner that is open; what was started is stopped again if anything fails."""
-    on_opened, on_fault = notices
-
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()
@@ -343,8 +349,3 @@ def _largest_request(settings: OwnerSettings, base: Path) -> int:
     policy = settings.policy
     features = (base / settings.features).stat().st_size if settings.features else 0
     return 2**20 + 2 * max(policy.max_map_bytes, features) + 16 * policy.max_features
-
-
-def pinned_map(settings: OwnerSettings, base: Path) -> FeatureMap | None:
-    """The only feature map that the owner accepts, or None."""
-    return load_feature_map(base / settings.features) if settings.features else None

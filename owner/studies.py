@@ -46,10 +46,6 @@ class OpenStudies:
     def __init__(self) -> None:
         self._studies: OrderedDict[str, OpenStudy] = OrderedDict()
 
-    def __contains__(self, study_id: str) -> bool:
-        """Whether a study is held."""
-        return study_id in self._studies
-
     def get(self, study_id: str) -> OpenStudy | None:
         """A study, if it is held; from now on it is the one used last."""
         study = self._studies.get(study_id)
@@ -110,12 +106,11 @@ class Studies:
         self._limit = ExitStack()
         self._limit.enter_context(one_blas_thread())
 
-    def is_ready(self, study_id: str) -> bool:
-        """Whether a study is held ready; asked without the lock, it may be otherwise at once."""
-        return study_id in self._open
-
     def noise(self, study_id: str) -> DrawnAhead | None:
-        """The noise of a study that is held ready; asked without the lock."""
+        """The noise of a study, None if it is not held ready; asked without the lock.
+
+        A moment later it may be otherwise.
+        """
         study = self._open.seen(study_id)
         return None if study is None else study.noise
 
