@@ -204,7 +204,8 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
         models = run_study(which, world, runs=MEASURED_RUNS, rng=rng)
         return np.maximum(world.evaluation.relative_fitness(models), 0.0)
 
-    rows = _rows(case, proposal, predicted, float(measured(proposal).mean()), world)
+    common = float(measured(proposal).mean())
+    rows = _rows(case, proposal, predicted, common, world, theta=groups.theta_optimal)
     rows["least_ratio"] = least_ratio(family, world)
     rows["rmse_ratio"] = rmse_ratio(groups, predicted, rows["measured_relative_fitness"][0], world)
     if decision.way is None:
@@ -222,12 +223,17 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
 
 
 def _rows(
-    case: Case, proposal: Proposal, predicted: Forecast, measured: float, world: World
+    case: Case,
+    proposal: Proposal,
+    predicted: Forecast,
+    measured: float,
+    world: World,
+    *,
+    theta: Vector,
 ) -> pd.DataFrame:
     low, high = predicted.interval
     alone = world.relative_fitness_alone
-    theta = predicted.theta_public[None, :]
-    public = float(world.evaluation.relative_fitness(theta)[0])
+    public = float(world.evaluation.relative_fitness(theta[None])[0])
     # What is free, and best of it: an owner gains where the common model is better.
     free = np.minimum(alone, public)
     gains_measured = measured < free

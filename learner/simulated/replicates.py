@@ -69,6 +69,15 @@ class ShardMoments:
             cross=np.stack([s.targets @ s.features / len(s) for s in shards]),
         )
 
+    def at(self, owners: Sequence[int]) -> ShardMoments:
+        """The moments of these owners."""
+        kept = list(owners)
+        return ShardMoments(gram=self.gram[kept], cross=self.cross[kept])
+
+    def pooled(self, shares: Vector) -> tuple[Matrix, Vector]:
+        """The moments of all records, (p, p) and (p,), where owners have these shares of them."""
+        return np.tensordot(shares, self.gram, axes=1), shares @ self.cross
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replicates:
@@ -108,49 +117,44 @@ def moment_gradients(moments: ShardMoments) -> GradientFunction:
 
 
 def record_gradients(
-    shards: Sequence[Records], *, loss: Loss, clip: float | Vector | None = None
+    shards: Sequence[Records], *, loss: Loss, clip: float | None = None
 ) -> GradientFunction:
     """Query (3) for any loss, each record's gradient scaled down to L1 norm ``clip``.
 
     Args:
       shards: Each owner's records.
       loss: The loss.
-      clip: The L1 norm, in gradient units, of all runs or of each, shape (R,); None for no
-        clipping.
+      clip: The L1 norm, in gradient units; None for no clipping.
 
     >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
     >>> from common.losses import Squared
     >>> record_gradients([shard], loss=Squared(), clip=2.0)(np.array([0]), np.ones((1, 1)))
     array([[2.]])
     """
-    answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
+    answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss, clip)
 
     def gradients(slots: Slots, thetas: Matrix) -> Matrix:
-        limits = None if clip is None else np.broadcast_to(clip, len(slots))[:, None]
         first = slots[0]
         if (slots == first).all() and len(slots) * len(shards[first]) < LARGEST_BLOCK:
-            return answer(first, thetas, limits)
+            return answer(first, thetas)
         answers = np.empty_like(thetas)
         for owner in np.unique(slots):
             runs = np.nonzero(slots == owner)[0]
             for block in np.array_split(runs, 1 + len(runs) * len(shards[owner]) // LARGEST_BLOCK):
-                answers[block] = answer(
-                    owner, thetas[block], None if limits is None else limits[block]
-                )
+                answers[block] = answer(owner, thetas[block])
         return answers
 
     return gradients
 
 
-_Answer = Callable[[int, Matrix, Matrix | None], Matrix]
-"""(owner, models (R, p), clips (R, 1) or None) -> mean gradients, shape (R, p)."""
+_Answer = Callable[[int, Matrix], Matrix]
+"""(owner, models (R, p)) -> mean gradients, shape (R, p)."""
 
 
 def _mean_gradients(shards: Sequence[Records], loss: Loss) -> _Answer:
     """Mean gradients as they are."""
 
-    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
-        del limits
+    def answer(owner: int, thetas: Matrix) -> Matrix:
         shard = shards[owner]
         mean: Matrix = loss.slopes(thetas @ shard.features.T, shard.targets) @ shard.features
         mean /= len(shard)
@@ -159,7 +163,7 @@ def _mean_gradients(shards: Sequence[Records], loss: Loss) -> _Answer:
     return answer
 
 
-def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
+def _clipped(shards: Sequence[Records], loss: Loss, clip: float) -> _Answer:
     r"""Mean gradients, each record's scaled down to L1 norm C.
 
     With :math:`u = x/\|x\|_1` a record's share for the slope s is
@@ -178,19 +182,18 @@ def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
         if loss.is_quadratic
     ]
 
-    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
-        assert limits is not None  # noqa: S101 (clips are given)
+    def answer(owner: int, thetas: Matrix) -> Matrix:
         shard = shards[owner]
         if affine:
             extended = np.column_stack([thetas, np.ones(len(thetas))])
-            shares = (extended / limits) @ affine[owner]
+            shares = (extended / clip) @ affine[owner]
         else:
             shares = loss.slopes(thetas @ shard.features.T, shard.targets)
             shares *= lengths[owner]
-            shares /= limits
+            shares /= clip
         np.clip(shares, -1.0, 1.0, out=shares)
         mean: Matrix = shares @ directions[owner]
-        mean *= limits
+        mean *= clip
         return mean
 
     return answer

@@ -26,6 +26,7 @@ from learner.simulated.blocks import block_gradients
 from learner.simulated.replicates import (
     GradientFunction,
     NoiseFunction,
+    Replicates,
     ShardMoments,
     laplace_noise,
     moment_gradients,
@@ -152,10 +153,7 @@ def run_in_worlds(
     if not isinstance(algorithm, Asynchronous):
         return [run_study(proposal, world, runs=runs, rng=rng) for world in worlds]
     # All worlds side by side: a tick costs hardly more than in one.
-    models = _take_turns(
-        proposal, algorithm, worlds, runs, checkpoints=(), keep=_keeper((), None), rng=rng
-    )
-    return np.split(models, len(worlds))
+    return np.split(_take_turns(proposal, algorithm, worlds, runs, rng=rng).central, len(worlds))
 
 
 def run_study(
@@ -180,25 +178,18 @@ def run_study(
     algorithm = proposal.algorithm
     if isinstance(algorithm, OneShot):
         return _solve(proposal, algorithm, world, runs, rng=rng)
-    keep = _keeper(checkpoints, trace)
+    kept = [] if trace is None else trace
     if isinstance(algorithm, Asynchronous):
-        return _take_turns(
-            proposal, algorithm, [world], runs, checkpoints=checkpoints, keep=keep, rng=rng
-        )
-    return _go_round(proposal, algorithm, world, runs, keep, rng=rng)
-
-
-def _keeper(
-    checkpoints: Sequence[int], trace: list[Matrix] | None
-) -> Callable[[int, Matrix], None]:
-    """Keeps the models of the checkpoints."""
+        result = _take_turns(proposal, algorithm, [world], runs, checkpoints=checkpoints, rng=rng)
+        kept.extend(result.trace)
+        return result.central
     wanted = set(checkpoints)
 
     def keep(k: int, models: Matrix) -> None:
-        if trace is not None and k in wanted:
-            trace.append(models.copy())
+        if k in wanted:
+            kept.append(models.copy())
 
-    return keep
+    return _go_round(proposal, algorithm, world, runs, keep, rng=rng)
 
 
 def _take_turns(
@@ -207,10 +198,9 @@ def _take_turns(
     worlds: Sequence[World],
     runs: int,
     *,
-    checkpoints: Sequence[int],
-    keep: Callable[[int, Matrix], None],
+    checkpoints: Sequence[int] = (),
     rng: np.random.Generator,
-) -> Matrix:
+) -> Replicates:
     """This many runs in each world, those of a world next to each other."""
     groups, count = proposal.groups, len(worlds)
     asks_records = worlds[0].moments is None or proposal.clip is not None
@@ -219,7 +209,9 @@ def _take_turns(
         gradients = block_gradients(worlds, blocks=blocks, clip=proposal.clip, groups=groups)
     else:
         blocks = runs
-        gradients = _side_by_side([_answers(proposal, world) for world in worlds], runs)
+        gradients = _side_by_side(
+            [world.gradients(proposal.clip, groups) for world in worlds], runs
+        )
     schedule = draw_schedule(
         proposal.clock_rates,
         horizon=algorithm.horizon,
@@ -237,7 +229,7 @@ def _take_turns(
         scales = scales[:, 0]  # the same in every run
     # What is counted of a schedule is known before it begins.
     frequency = scheduled_frequency(schedule.promised) if algorithm.counted else None
-    result = run_replicates(
+    return run_replicates(
         algorithm,
         schedule.slots,
         gradients=gradients,
@@ -246,16 +238,6 @@ def _take_turns(
         each=each,
         checkpoints=checkpoints,
     )
-    for k, models in zip(checkpoints, result.trace, strict=True):
-        keep(k, models)
-    return result.central
-
-
-def _answers(proposal: Proposal, world: World) -> GradientFunction:
-    """What owners, or groups, answer in a world."""
-    if proposal.groups:
-        return world.group_gradients(proposal.groups, proposal.clip)
-    return world.gradients(proposal.clip)
 
 
 def _side_by_side(gradients: Sequence[GradientFunction], runs: int) -> GradientFunction:
@@ -331,14 +313,11 @@ def _go_round(
             on_round=keep,
         )
     # A round's weighted sum is the answer of one owner that has all records.
-    merged = ShardMoments(
-        gram=np.tensordot(algorithm.weights, world.moments.gram, axes=1)[None],
-        cross=(algorithm.weights @ world.moments.cross)[None],
-    )
+    gram, cross = world.moments.pooled(algorithm.weights)
     return run_rounds(
         replace(algorithm, weights=np.ones(1)),
         replicates=runs,
-        gradients=moment_gradients(merged),
+        gradients=moment_gradients(ShardMoments(gram=gram[None], cross=cross[None])),
         noise=summed_noise(algorithm.weights * scales, p, rng=rng),
         on_round=keep,
     )
@@ -389,8 +368,7 @@ def _solve(
         )
     if world.moments is None:
         raise ValueError("algorithm: moments need squared loss")
-    gram = np.tensordot(algorithm.weights, world.moments.gram, axes=1)
-    exact = pack_moments(gram, algorithm.weights @ world.moments.cross)
+    exact = pack_moments(*world.moments.pooled(algorithm.weights))
     scales = algorithm.weights * proposal.unit_scales
     noise = summed_noise(scales, exact.size, rng=rng)
     return algorithm.solve(exact + noise(now), 2.0 * float(scales @ scales))

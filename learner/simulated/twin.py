@@ -42,7 +42,6 @@ class Forecast:
       missing: What the public model in each world lacks of what it is worth on records that it was
         not fitted to, shape (W,).
       apart: The public records for each record of an owner, n_0/n_i, shape (N,).
-      theta_public: The public model, shape (p,).
       worlds: The worlds.
     """
 
@@ -51,7 +50,6 @@ class Forecast:
     factor: Vector
     missing: Vector
     apart: Vector
-    theta_public: Vector
     worlds: Sequence[World]
 
     @property
@@ -166,7 +164,6 @@ def forecast(
         factor=factor,
         missing=missing,
         apart=len(public.records) / proposal.num_records,
-        theta_public=public.theta_optimal,
         worlds=worlds,
     )
 

@@ -73,8 +73,8 @@ class United:
         is_whole = asks_moments or not self._corrects
         lacking: Vector = self.world.weights @ self.world.lacking(clip, is_whole=is_whole)
         if self.world.moments is not None and clip is None:
-            gram = np.tensordot(self.world.weights, self.world.moments.gram, axes=1)
-            return 2.0 * (thetas @ gram - self.world.weights @ self.world.moments.cross) + lacking
+            gram, cross = self.world.moments.pooled(self.world.weights)
+            return 2.0 * (thetas @ gram - cross) + lacking
         x, y, shares, lengths = self._rows
         largest = None if clip is None else clip / lengths
         means = []

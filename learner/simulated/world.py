@@ -100,9 +100,6 @@ class World:
         """The same world with these owners taking part; fitness stays that on all owners."""
         kept = list(owners)
         weights = self.weights[kept]
-        moments = self.moments
-        if moments is not None:
-            moments = ShardMoments(gram=moments.gram[kept], cross=moments.cross[kept])
         shares = weights / weights.sum()
         mixture = None if self.mixture is None else self.mixture.only(kept)
         united = self.united
@@ -113,7 +110,7 @@ class World:
             self,
             weights=shares,
             shards=[self.shards[owner] for owner in kept],
-            moments=moments,
+            moments=None if self.moments is None else self.moments.at(kept),
             learning=None if self.learning is None else [self.learning[owner] for owner in kept],
             mixture=mixture,
             differences=None if self.differences is None else self.differences[kept],
@@ -138,35 +135,18 @@ class World:
         before = 0.0 if self.differences is None else self.differences
         return replace(self, weights=shares, differences=before + apart)
 
-    def group_gradients(self, groups: Groups, clip: float | None) -> GradientFunction:
+    def _group_gradients(self, clip: float | None, groups: Groups) -> GradientFunction:
         """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
+        shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
         if self.moments is not None and clip is None and self.differences is None:
-            shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
-            merged = ShardMoments(
-                gram=np.stack(
-                    [
-                        np.tensordot(own, self.moments.gram[list(g)], axes=1)
-                        for own, g in zip(shares, groups, strict=True)
-                    ]
-                ),
-                cross=np.stack(
-                    [
-                        own @ self.moments.cross[list(g)]
-                        for own, g in zip(shares, groups, strict=True)
-                    ]
-                ),
-            )
-            return moment_gradients(merged)
+            pooled = [self.moments.at(g).pooled(own) for g, own in zip(groups, shares, strict=True)]
+            gram, cross = (np.stack(each) for each in zip(*pooled, strict=True))
+            return moment_gradients(ShardMoments(gram=gram, cross=cross))
         each = self.gradients(clip)
         size = max(map(len, groups))
         # A group's members in rows, filled up with its first at weight 0.
         members = np.array([[*g, *[g[0]] * (size - len(g))] for g in groups])
-        share = np.array(
-            [
-                [*self.weights[list(g)] / self.weights[list(g)].sum(), *[0.0] * (size - len(g))]
-                for g in groups
-            ]
-        )
+        share = np.array([[*own, *[0.0] * (size - len(own))] for own in shares])
 
         def answer(slots: Labels, thetas: Matrix) -> Matrix:
             total = np.zeros_like(thetas)
@@ -176,8 +156,10 @@ class World:
 
         return answer
 
-    def gradients(self, clip: float | None) -> GradientFunction:
-        """The owners' exact mean gradients, clipped if they are."""
+    def gradients(self, clip: float | None, groups: Groups = ()) -> GradientFunction:
+        """The owners' exact mean gradients, or those of their groups, clipped if they are."""
+        if groups:
+            return self._group_gradients(clip, groups)
         asks_moments = self.moments is not None and clip is None
         if self.moments is not None and clip is None:
             answers = moment_gradients(self.moments)
