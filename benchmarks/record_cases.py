@@ -15,11 +15,11 @@ import pandas as pd
 from common.arrays import Labels, Vector
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
-from common.held_out import held_out_records
 from common.losses import LOSSES, Regulariser
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
+from learner.planning.held_out import held_out_records
 from learner.planning.public_side import PublicSide
 from learner.simulated.problem import Problem
 from learner.simulated.world import World

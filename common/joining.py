@@ -169,7 +169,7 @@ def read_invitation(path: Path) -> Invited:
     Raises:
       InputError: It is not one, or its CA is no CA or has expired.
     """
-    table, digest, _ = _read_table(path, LARGEST_INVITATION, INVITATION)
+    table, digest, _ = _read_table(path, INVITATION)
     if _is(Request, table):
         raise InputError(
             f"{path}: this is the request that copriv-owner join made, for copriv admit; give the "
@@ -188,8 +188,7 @@ def read_request(path: Path) -> Request:
     Raises:
       InputError: It is not one.
     """
-    # An invitation may be larger than a request, and shall be known for what it is.
-    table, _, size = _read_table(path, LARGEST_INVITATION, REQUEST)
+    table, _, size = _read_table(path, REQUEST)
     if _is(Invitation, table):
         raise InputError(
             f"{path}: this is an invitation, for copriv-owner join at the owner; give the .request "
@@ -200,18 +199,20 @@ def read_request(path: Path) -> Request:
     return _checked(Request, table, path)
 
 
-def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], str, int]:
+def _read_table(path: Path, what: str) -> tuple[dict[str, Any], str, int]:
     """The JSON object of a file that somebody else wrote, its digest, and how many bytes it has.
 
-    The file may be replaced or gone by the time it is read, so it is opened once.
+    The file may be replaced or gone by the time it is read, so it is opened once. It may be as
+    large as an invitation, so that one is known for what it is where a request is asked for.
     """
     try:
         with open_regular(path) as file:
-            content = file.read(largest + 1)
+            content = file.read(LARGEST_INVITATION + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); give {what}") from None
     try:
-        table = json.loads(content.decode("utf-8")) if len(content) <= largest else None
+        is_small = len(content) <= LARGEST_INVITATION
+        table = json.loads(content.decode("utf-8")) if is_small else None
         if isinstance(table, dict):
             return table, _digest_of(table), len(content)
     except (ValueError, RecursionError):

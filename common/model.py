@@ -149,29 +149,21 @@ class Model:
 
     def to_json(self) -> str:
         """The text that :func:`model_from_json` reads."""
-        optional: dict[str, Any] = {
+        public_theta, noise = self.public_theta, self.coefficient_noise
+        table: dict[str, Any] = {
             "unprotected": self.unprotected,
             "personal": self.personal or None,
             "insecure_noise": self.insecure_noise or None,
-            "public_theta": None if self.public_theta is None else self.public_theta.tolist(),
-            "coefficient_noise": None
-            if self.coefficient_noise is None
-            else self.coefficient_noise.tolist(),
-        }
-        first = {"unprotected", "personal", "insecure_noise"}
-        table = (
-            {key: value for key, value in optional.items() if key in first}
-            | {
-                "format": FORMAT,
-                **self.loss.as_terms(),
-                "features": list(self.feature_map.feature_names),
-                "theta": self.theta.tolist(),
-            }
-            | {key: value for key, value in optional.items() if key not in first}
+            "format": FORMAT,
+            **self.loss.as_terms(),
+            "features": list(self.feature_map.feature_names),
+            "theta": self.theta.tolist(),
+            "public_theta": None if public_theta is None else public_theta.tolist(),
+            "coefficient_noise": None if noise is None else noise.tolist(),
             # Not inside of the map: older programs pass over a key that they do not know here.
-            | {"public_values": list(self.feature_map.target.public_values) or None}
-            | {"feature_map": json.loads(self.feature_map.to_json())}
-        )
+            "public_values": list(self.feature_map.target.public_values) or None,
+            "feature_map": json.loads(self.feature_map.to_json()),
+        }
         kept = {key: value for key, value in table.items() if value is not None}
         return json.dumps(kept, indent=2, allow_nan=False) + "\n"
 

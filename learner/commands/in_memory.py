@@ -26,7 +26,6 @@ from common.columns import parse_numbers
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
-from common.held_out import held_out_records
 from common.looking import look_at
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
@@ -37,6 +36,7 @@ from common.number_marks import mark_notes
 from common.tables import TableSource
 from common.texts import LONGEST_NAME, printable
 from learner.planning.guard import GuardError
+from learner.planning.held_out import held_out_records
 from learner.planning.inputs import odd_cells
 from learner.planning.public_side import PublicSide, warn_of_dropped, warn_of_public_records
 from learner.planning.settings import StudySettings

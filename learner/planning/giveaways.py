@@ -9,9 +9,9 @@ import pandas as pd
 from common.copies import names_persons
 from common.errors import DoubtWarning
 from common.features import FeatureMap
-from common.leakage import explained_variance
 from common.looking import look_at
 from common.texts import named
+from learner.planning.leakage import explained_variance
 
 __all__ = ["warn_of_giveaways"]
 

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from common.column_names import LATER, NOT_LATER, is_called
-from common.leakage import explained_together, explained_variance
 from common.looking import Column
 from common.texts import LONGEST_NAME, first_few, named, printable
 from learner.planning.drafting import Target
+from learner.planning.leakage import explained_together, explained_variance
 
 __all__ = ["questions"]
 

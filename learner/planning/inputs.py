@@ -10,13 +10,18 @@ from typing import Any
 from common.copies import names_persons, rise_together, same_partition
 from common.date_marks import how_to_write, reading_in_words
 from common.errors import InputError
-from common.leakage import LEAK, explained_variance, goodman_kruskal, identifies
 from common.looking import PLAINLY, Column, Look
 from common.missing_codes import code_for_missing
 from common.suggestions import among_columns
 from common.texts import counted, named, shortened
 from learner.planning.drafting import Target, missing_note
 from learner.planning.input_notes import questions
+from learner.planning.leakage import (
+    LEAK,
+    explained_variance,
+    goodman_kruskal,
+    identifies,
+)
 
 __all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "odd_cells"]
 

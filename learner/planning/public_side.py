@@ -16,13 +16,13 @@ from common.column_faults import warn_of_misfits
 from common.columns import category_key, category_keys
 from common.errors import DoubtWarning, InputError, PrivacyLeakWarning
 from common.features import FeatureMap, load_feature_map, with_target
-from common.held_out import held_out_records
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
 from common.texts import counted, named
 from learner.planning.giveaways import warn_of_giveaways
+from learner.planning.held_out import held_out_records
 from learner.planning.proposal import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table

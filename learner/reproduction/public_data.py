@@ -21,10 +21,10 @@ from common.columns import category_keys
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
-from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import Records
+from learner.planning.held_out import held_out_records
 
 __all__ = ["Family", "Files", "hospital_family", "loan_family", "read_cards"]
 

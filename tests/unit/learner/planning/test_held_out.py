@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from common.feature_settings import FeatureSettings
-from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
+from learner.planning.held_out import held_out_records
 
 
 def table_of(records: int, categories: int, *, effect: float, seed: int) -> pd.DataFrame:
