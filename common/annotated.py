@@ -39,14 +39,14 @@ def _lines(
     kind: type[Settings], values: Mapping[str, Any], *, title: str, notes: Mapping[str, str]
 ) -> Iterator[str]:
     yield from _comment(title)
-    top = [key for key in keys_of(kind) if "." not in key.path]
+    top = [key for key in keys_of(kind) if not key.table]
     for key in top:
         if key.section is None:
             yield from _entry(key, values, notes)
     for key in top:
         if key.section is None:
             continue
-        inside = [one for one in keys_of(kind) if one.path.rpartition(".")[0] == key.path]
+        inside = [one for one in keys_of(kind) if one.table == key.path]
         given = values.get(key.name)
         tables = given if isinstance(given, Sequence) else [given]
         for i, table in enumerate(tables):
@@ -65,8 +65,7 @@ def _table(
     yield ""
     if is_first:
         yield from _comment(meaning_of(key))
-    head = f"[[{key.path}]]" if key.repeats else f"[{key.path}]"
-    yield head if table is not None else f"# {head}"
+    yield key.head if table is not None else f"# {key.head}"
     for one in inside:
         if is_first:
             yield from _entry(one, table or {}, notes)

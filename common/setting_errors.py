@@ -201,11 +201,10 @@ def _example(place: Sequence[Any], kind: type[BaseModel]) -> str:
         needed = (
             f"{k.name} = {as_toml(k.field.examples[0])}"
             for k in keys_of(kind)
-            if k.path == f"{key.path}.{k.name}" and k.field.is_required() and k.field.examples
+            if k.table == key.path and k.field.is_required() and k.field.examples
         )
         keys = " and ".join(needed)
-        section = f"[[{key.path}]]" if key.repeats else f"[{key.path}]"
-        return f", a section {section}{f' with {keys}' if keys else ''}"
+        return f", a section {key.head}{f' with {keys}' if keys else ''}"
     if key is None or not key.field.examples:
         return ""
     return f", such as {key.name} = {as_toml(key.field.examples[0])}"
@@ -246,7 +245,7 @@ def _meant(place: Sequence[Any], kind: type[BaseModel]) -> str:
 
 
 def _beside(prefix: str, kind: type[BaseModel]) -> list[str]:
-    return [key.name for key in keys_of(kind) if key.path.rpartition(".")[0] == prefix]
+    return [key.name for key in keys_of(kind) if key.table == prefix]
 
 
 def _nearest(place: Sequence[Any], kind: type[BaseModel]) -> str:

@@ -39,6 +39,16 @@ class Key:
         """Its last part."""
         return self.path.rpartition(".")[2]
 
+    @property
+    def table(self) -> str:
+        """The dotted name of the table that it stands in, empty for none."""
+        return self.path.rpartition(".")[0]
+
+    @property
+    def head(self) -> str:
+        """How the table that it opens begins in the file."""
+        return f"[[{self.path}]]" if self.repeats else f"[{self.path}]"
+
 
 @cache
 def keys_of(kind: type[BaseModel]) -> tuple[Key, ...]:

@@ -66,7 +66,7 @@ def example_of(key: Key) -> str:
     if key.field.examples:
         return f"{key.name} = {as_toml(key.field.examples[0])}"
     if key.section is not None:
-        return f"[[{key.path}]]" if key.repeats else f"[{key.path}]"
+        return key.head
     return f"{key.name} = {default_of(key)}"
 
 
@@ -88,11 +88,7 @@ def explained(kind: type[Settings], path: str) -> str:
     if key.section is None:
         lines.append(f"  default: {default_of(key)}")
     lines.append(f"  example: {example_of(key)}")
-    lines += [
-        f"  {one.path}: {meaning_of(one)}"
-        for one in keys.values()
-        if one.path.rpartition(".")[0] == path
-    ]
+    lines += [f"  {one.path}: {meaning_of(one)}" for one in keys.values() if one.table == path]
     return "\n".join(lines)
 
 
@@ -113,22 +109,16 @@ def reference(kind: type[Settings]) -> str:
 
 def _reference(kind: type[Settings]) -> Iterator[str]:
     keys = keys_of(kind)
-    for prefix in ["", *(key.path for key in keys if key.section is not None)]:
-        inside = [key for key in keys if key.path.rpartition(".")[0] == prefix]
-        if prefix:
-            key_of_table = next(key for key in keys if key.path == prefix)
-            yield f"\n### `{example_of_table(key_of_table)}`\n\n{meaning_of(key_of_table)}"
+    for table in (None, *(key for key in keys if key.section is not None)):
+        if table is not None:
+            yield f"\n### `{table.head}`\n\n{meaning_of(table)}"
+        inside = [key for key in keys if key.table == ("" if table is None else table.path)]
         yield "\n| key | meaning | default | example |\n|---|---|---|---|"
         for key in inside:
             default = default_of(key)
             shown = default if default in {"", "none", "must be given"} else f"`{default}`"
             cells = (f"`{key.name}`", meaning_of(key), shown, f"`{example_of(key)}`")
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def example_of_table(key: Key) -> str:
-    """How a table begins in the file."""
-    return f"[[{key.path}]]" if key.repeats else f"[{key.path}]"
 
 
 def json_schema(kind: type[Settings]) -> str:
