@@ -131,7 +131,7 @@ class _Session:
         with self._asked(query) as cursor:
             run = self._calls.run
             reader = run(cursor.fetch_record_batch)
-            yield from tables_of(reader.schema, iter(partial(run, _next_of, reader), None))
+            yield from tables_of(reader.schema, iter(partial(run, next, reader, None), None))
 
     def close(self) -> None:
         """End it."""
@@ -164,11 +164,6 @@ def is_away(error: Exception) -> bool:
     # says, and what the client library was about before that.
     steps = takewhile(lambda step: not step.startswith(" "), said.split(": "))
     return any(step.startswith(_ENDED) for step in steps)
-
-
-def _next_of(reader: Any) -> pa.RecordBatch | None:
-    """The next batch of a reader; None behind the last."""
-    return next(reader, None)
 
 
 def _with_an_end(uri: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -25,18 +25,12 @@ __all__ = ["HeldLedger"]
 class HeldLedger:
     """A ledger that this process holds: its studies, its budget, and all-or-nothing changes.
 
-    Args:
-      path: The ledger's file.
-      owner: The owner's name, for a new ledger.
-      fingerprint: Of the records that the budget belongs to.
+    What it takes, and raises, is said of :class:`owner.ledger.Ledger`.
 
     Guarantees:
       * Nothing is changed in files that the next start may not find.
       * What is read is what this process last wrote or checked, or nothing is read at all.
       * After a failure that could not be undone nothing is changed or read any more.
-
-    Raises:
-      LedgerError: The files cannot be used; the sentence says why and what to do.
     """
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str) -> None:

@@ -20,11 +20,7 @@ log = logging.getLogger("copriv.owner")
 class SettlingLedger(HeldLedger):
     """A ledger whose charges ahead are settled: written down as far as they were given.
 
-    Args:
-      path: Its file.
-      owner: The owner's name, for a new ledger.
-      fingerprint: Of the records that the budget belongs to.
-      block: How many responses are charged at once and noted nowhere; 1 to have each in the log.
+    What it takes is said of :class:`owner.ledger.Ledger`.
 
     Guarantees:
       * What an earlier process left in the log stands in the ledger before anything is given.
