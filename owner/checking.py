@@ -233,12 +233,8 @@ def dry_run(
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
-    found = replace(
-        found,
-        feature_map=feature_map,
-        seen=look_at_columns(raw, feature_map),
-        empty_rows=count_empty_rows(raw, feature_map),
-    )
+    seen, empty_rows = look_at_columns(raw, feature_map), count_empty_rows(raw, feature_map)
+    found = replace(found, feature_map=feature_map, seen=seen, empty_rows=empty_rows)
     try:
         terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)
         plan = _planned(terms, feature_map, num_records=len(raw))

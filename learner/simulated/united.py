@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
+from common.memory import reuse_memory
 from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.newton import NewtonStep, Round
-from learner.simulated.memory import reuse_memory
 from learner.simulated.world import World
 
 __all__ = ["United", "newton_steps", "own_processors"]

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import resource, sys
 import numpy as np
-from learner.simulated.memory import reuse_memory
+from common.memory import reuse_memory
 
 if sys.argv[1] == "reuse":
     reuse_memory()
