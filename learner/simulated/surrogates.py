@@ -179,11 +179,9 @@ def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generat
 
     Where the order shows how owners differ, they are consecutive ones from anywhere in the table.
     """
-    if public.labels is None:
-        # Drawn in any case, so that what is drawn after it is the same.
-        consecutive = _consecutive(public, n_i, rng=rng)
-        return consecutive if public.drifts else consecutive[:0]
-    if group == UNKNOWN:
+    if public.labels is None and public.drifts:
+        return _consecutive(public, n_i, rng=rng)
+    if public.labels is None or group == UNKNOWN:
         return np.empty(0, dtype=np.intp)
     rows = public.groups[group]
     return rng.choice(rows, size=int(n_i), replace=False) if n_i < rows.size else rows

@@ -116,7 +116,7 @@ def test_few_public_records_of_classes_are_not_believed_to_know_how_the_loss_cur
     """Where noise is little: nothing else says that another round is worth its noise."""
     few, many = (pick(3.0, public=public_of("logistic", n)).rounds for n in (20, 5000))
     assert few == max(ROUNDS)
-    assert many == 2
+    assert many <= 2
     # Curvature that is alike everywhere is told by the owners themselves.
     assert pick(10.0, public=public_of("squared", 20)).rounds <= 2
 
