@@ -1,8 +1,9 @@
 """Many points of an experiment, on all cores or on a cluster, that can be stopped and resumed.
 
 A point is a name and the arguments of one call. Each result is a file of its own, written whole
-or not at all; a point whose file is there is not computed again. A point that fails is recorded
-with its error, the others go on, and a resumed sweep tries it once more.
+or not at all; a point whose file is there is not computed again, unless another version of copriv
+wrote it. A point that fails is recorded with its error, the others go on, and a resumed sweep tries
+it once more.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import hashlib
 import json
 import os
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import joblib
 
 from common.blas import one_blas_thread
-from common.errors import CoprivError, InputError
+from common.errors import CoprivError, DoubtWarning, InputError
 from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
 from common.texts import LONGEST_NOTE, printable
@@ -33,6 +36,8 @@ __all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
 
 # More than the result of any point takes on the disk.
 LARGEST_RESULT = 64 * 2**20
+# Looked up at the start, as an upgrade changes the files, but not the program that computes.
+VERSION = version("copriv")
 # Joblib's own limit of processes.
 LIMIT = "LOKY_MAX_CPU_COUNT"
 ENDED = (
@@ -129,6 +134,9 @@ def run_sweep(
     Raises:
       InputError: The cluster cannot be reached or went away, a process that computed was ended,
         the folder cannot be written, or the environment has no number where it limits processes.
+
+    Warns:
+      DoubtWarning: Another version of copriv computed points that are kept.
     """
     workers.processes()  # refuses before anything is written
     prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
@@ -238,13 +246,24 @@ def _found(
     folder: Path, prints: Mapping[str, str], read: Callable[[str, Any], Result]
 ) -> dict[str, Result]:
     """Results on disk of points with the same arguments."""
-    found = {}
+    found, others = {}, False
     for name, expected in prints.items():
         # What is not there, damaged or changed is computed again.
         with suppress(Exception), open_regular(folder / f"{name}.json") as file:
             kept = json.loads(file.read(LARGEST_RESULT))
-            if (kept["arguments"], kept["checksum"]) == (expected, _checksum(kept["result"])):
+            if (kept["arguments"], kept["checksum"]) != (expected, _checksum(kept["result"])):
+                continue
+            if kept.get("version") == VERSION:
                 found[name] = read(name, kept["result"])
+            else:
+                others = True
+    if others:
+        warnings.warn(
+            f"{folder}: another version of copriv computed points that are kept there; this one "
+            f"({VERSION}) computes them anew",
+            DoubtWarning,
+            stacklevel=3,
+        )
     return found
 
 
@@ -271,7 +290,7 @@ def _checksum(result: Result) -> str:
 
 def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> None:
     """Write one point whole or not at all."""
-    kept: dict[str, Any] = {"point": name, "arguments": arguments}
+    kept: dict[str, Any] = {"point": name, "version": VERSION, "arguments": arguments}
     if isinstance(result, Failure):
         kept |= {"error": result.error, "trace": result.trace}
     else:

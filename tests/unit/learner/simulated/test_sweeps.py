@@ -10,7 +10,7 @@ import time
 import pytest
 from waiting import is_there, wait_until
 
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from learner.simulated.sweeps import Workers, _checksum, holds_results, run_sweep
 
 ALONE = Workers(jobs=1)
@@ -51,6 +51,21 @@ def test_a_point_of_other_arguments_is_computed_anew(tmp_path):
     run_sweep(work, {"p": (2, str(log))}, folder=tmp_path / "kept", workers=ALONE)
     sweep = run_sweep(work, {"p": (3, str(log))}, folder=tmp_path / "kept", workers=ALONE)
     assert sweep.results["p"] == {"square": 9}
+
+
+@pytest.mark.parametrize("wrote", ["0.0.1", None])
+def test_points_of_another_version_are_computed_anew_with_one_line(tmp_path, wrote):
+    points, folder = {x: (int(x), str(tmp_path / "log")) for x in "12"}, tmp_path / "kept"
+    first = run_sweep(work, points, folder=folder, workers=ALONE)
+    texts = {path: path.read_text() for path in folder.iterdir()}
+    theirs = {"version": wrote, "result": {"square": 5}, "checksum": _checksum({"square": 5})}
+    for path, text in texts.items():
+        path.write_text(json.dumps(json.loads(text) | theirs))
+    with pytest.warns(DoubtWarning, match="another version of copriv") as warned:
+        again = run_sweep(work, points, folder=folder, workers=ALONE)
+    assert len(warned) == 1
+    assert again == first
+    assert {path: path.read_text() for path in folder.iterdir()} == texts
 
 
 @pytest.mark.parametrize("damaged", [b'{"result": {"squ', b"", b"[]", b"\xff", b"[" * 100_000])
