@@ -6,7 +6,7 @@ import io
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -48,6 +48,8 @@ __all__ = [
     "write_table",
 ]
 
+# Where a run goes for which no folder is asked.
+RUNS = Path("runs")
 SETTINGS, JOURNAL = "study.toml", "journal.sqlite"
 OTHER = "give the folder of a finished run"
 EACH_LEARNS = "each-learns.json"
@@ -192,7 +194,7 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
     Raises:
       InputError: It exists and is not empty, or cannot be made.
     """
-    folder = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = out or RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
         if out is None:
             return _made(folder)
@@ -239,7 +241,7 @@ def new_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Iter
     Raises:
       InputError: As :func:`create_run_folder` says.
     """
-    was_there = out is not None and out.exists()
+    was_there = (out or RUNS).exists()
     folder = create_run_folder(out, name=name, trains=trains)
     try:
         yield folder
@@ -247,7 +249,10 @@ def new_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Iter
         # What was stopped by hand before it began could not go on.
         kept = "summary.json" if isinstance(error, NotBegunError) else SETTINGS
         if not any(folder.rglob(kept)):
-            empty_folder(folder, keep=was_there)
+            empty_folder(folder, keep=out is not None and was_there)
+            if out is None and not was_there:
+                with suppress(OSError):
+                    RUNS.rmdir()
         raise
 
 

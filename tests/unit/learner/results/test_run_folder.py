@@ -17,11 +17,13 @@ from matplotlib.text import Text
 from common.cells import written
 from common.columns import parse_numbers
 from common.config import load_settings
+from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
 from learner.results.run_folder import (
     Trace,
     create_run_folder,
+    new_run_folder,
     run_of,
     why_unfinished,
     write_settings,
@@ -179,3 +181,15 @@ def test_runs_that_begin_at_once_have_each_a_folder_of_its_own(tmp_path, monkeyp
     folders = [create_run_folder(None, name="spring") for _ in range(3)]
     assert len({*folders}) == 3
     assert all(folder.is_dir() for folder in folders)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_run_that_was_refused_leaves_no_folder_of_runs_that_it_made(
+    tmp_path, monkeypatch, others
+):
+    monkeypatch.chdir(tmp_path)
+    if others:
+        (tmp_path / "runs").mkdir()
+    with pytest.raises(NotBegunError), new_run_folder(None, name="a"):
+        raise NotBegunError("refused")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"] * others
