@@ -9,7 +9,7 @@ from common.errors import CoprivError, DoubtWarning, InputError
 from learner.planning.decision import Decision
 from learner.planning.roles import own_index
 from learner.planning.settings import StudySettings
-from learner.planning.ways import LEVEL, why_taken
+from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, why_taken
 from learner.simulated.cross_validation import CrossValidation
 
 __all__ = [
@@ -155,7 +155,8 @@ def _none_of(decision: Decision) -> str:
     if decision.way is not None:
         return "no way of learning"
     compared = ", ".join(decision.ways)
-    return f'no way of those compared ({compared}; algorithm.name = "auto" compares all)'
+    ticks = ', those of algorithm.start = "public" too' if TICKS_FROM_ZERO in decision.ways else ""
+    return f'no way of those compared ({compared}; algorithm.name = "auto" compares all{ticks})'
 
 
 def _why_not(settings: StudySettings, decision: Decision, forecasts: Mapping[str, float]) -> str:

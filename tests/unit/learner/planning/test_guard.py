@@ -53,6 +53,16 @@ def test_where_no_way_beats_what_is_free_nobody_is_asked(decision, free):
         check_guard(GUARDED, decision)
 
 
+def test_who_begins_at_zero_is_told_that_ticks_from_the_public_model_were_not_compared():
+    decision = decided(own=0.6, **{"ticks from zero": 0.6, "newton": 0.5})
+    told = r'\(ticks from zero, newton; .* compares all, .* algorithm.start = "public" too\) is'
+    with pytest.raises(GuardError, match=told):
+        check_guard(GUARDED, decision)
+    with pytest.raises(GuardError) as refused:
+        check_guard(GUARDED, decided(own=0.6, ticks=0.6))
+    assert "algorithm.start" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("decision", "free"),
     [
