@@ -23,6 +23,7 @@ from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
 from learner.planning.guard import to_beat, unit_sentence, ways_sentence
 from learner.planning.public_side import strangers_sentence
+from learner.planning.roles import own_index
 from learner.planning.ways import WAYS
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
@@ -72,7 +73,8 @@ class Smallest:
 
     ``epsilon_of_ways`` is the epsilon at which each way of learning begins to beat the public
     model. ``or_below`` names what is the smallest that was tried already, so that it may begin
-    below: "epsilon", "records", or a way.
+    below: "epsilon", "records", or a way. ``owner`` is the one owner whose gain counts, where that
+    one alone has the model.
     """
 
     epsilon: float | None
@@ -80,6 +82,7 @@ class Smallest:
     owners: float | None
     epsilon_of_ways: Mapping[str, float | None] = field(default_factory=dict)
     or_below: tuple[str, ...] = ()
+    owner: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,12 +267,17 @@ def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
-    """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle."""
-    settings = candidate.settings
-    epsilon = float(np.median([float(settings.promised(entry)) for entry in settings.owners]))
+    """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle.
+
+    Where an owner is the learner, it is where that one gains, and the epsilon of the others.
+    """
+    settings, own = candidate.settings, own_index(candidate.settings)
+    others = [entry for entry in settings.owners if entry.name != settings.learner.own]
+    epsilon = float(np.median([float(settings.promised(its)) for its in others or settings.owners]))
 
     def ratio(answer: Answer) -> float:
-        return answer.relative_fitness / _bar(float(np.median(answer.alone)), answer.public)
+        alone = float(np.median(answer.alone)) if own is None else answer.alone[own]
+        return answer.relative_fitness / _bar(alone, answer.public)
 
     of_ways = _ratios_of_ways(answers)
     tried = of_ways | {
@@ -277,7 +285,8 @@ def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
         for kind, name in (("epsilon", "epsilon"), ("records", "size"))
     }
     found = {name: _crossing(points) for name, points in tried.items()}
-    counts = [c for c in OWNERS if c > 1 and f"owners-{c}" in answers]
+    # Fewer owners are a study without the learner's own records.
+    counts = [c for c in OWNERS if c > (own or 1) and f"owners-{c}" in answers]
     return Smallest(
         epsilon=_times(found["epsilon"], epsilon),
         records=_times(found["records"], float(np.median(candidate.num_records))),
@@ -286,6 +295,7 @@ def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
         or_below=tuple(
             name for name, points in tried.items() if points and found[name] == points[0][0]
         ),
+        owner=settings.learner.own,
     )
 
 

@@ -152,7 +152,7 @@ def _quality_sentence(quality: ExpectedQuality) -> str:
 
 
 def _smallest_sentence(smallest: Smallest) -> str:
-    """Where it begins to pay for the owner in the middle."""
+    """Where it begins to pay for the owner in the middle, or for the one that has the model."""
     found = (
         ("an epsilon", "epsilon", smallest.epsilon),
         ("an n_i", "records", smallest.records),
@@ -164,7 +164,8 @@ def _smallest_sentence(smallest: Smallest) -> str:
         else f"{what} of {smallest_words(smallest, name, value)}"
         for what, name, value in found
     ]
-    return "collaboration begins to pay for half of the owners at " + "; at ".join(parts)
+    whom = smallest.owner or "half of the owners"
+    return f"collaboration begins to pay for {whom} at " + "; at ".join(parts)
 
 
 def smallest_words(smallest: Smallest, name: str, value: float | None) -> str:

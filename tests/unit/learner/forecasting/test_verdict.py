@@ -17,7 +17,7 @@ from learner.planning.decision import Decision, Expected
 from learner.planning.ground import Ground
 from learner.planning.guard import LEAST_GAIN
 from learner.planning.public_side import PublicSide
-from learner.planning.sections import LearnerSettings
+from learner.planning.sections import LearnerSettings, OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS
 from learner.results.forecast_page import write_forecast_page
@@ -82,6 +82,26 @@ def test_only_an_owner_that_has_the_model_can_gain(candidate):
     assert [owner.smallest_epsilon_factor is None for owner in found.owners] == [True, False]
     assert "gains: 1 owner of 2 gains: b" in sentences(found)
     assert all(owner.gains for owner in told(candidate, GAIN, GAIN).owners)
+
+
+def test_where_an_owner_is_the_learner_it_begins_to_pay_where_that_one_gains(candidate):
+    owners = [OwnerEntry(name="a", epsilon=9), OwnerEntry(name="b"), OwnerEntry(name="c")]
+    roles = {"learner": LearnerSettings(own="c", shows_model=True), "owners": tuple(owners)}
+    mine = replace(
+        candidate,
+        settings=candidate.settings.model_copy(update=roles),
+        num_records=(100, 100, 100),
+    )
+    # The own model of c is better than the common one, those of the others are worse.
+    alone = [1.0, 1.0, GAIN]
+    answers = {f"epsilon-{f:g}": replace(answer(2 * GAIN / f), alone=alone) for f in (1, 3)}
+    # With two owners only, c is none of them.
+    answers |= {f"owners-{count}": replace(answer(GAIN / 2), alone=alone) for count in (2, 3)}
+    found = verdict(mine, answers | {"study": answers["epsilon-1"]})
+    # Twice the middle one of what the others are asked to spend, 9 and 1.
+    assert found.smallest.epsilon == pytest.approx(10)
+    assert found.smallest.owners == 3
+    assert any(line.startswith("collaboration begins to pay for c at") for line in sentences(found))
 
 
 def test_where_the_guard_refuses_collaboration_does_not_begin_to_pay(candidate):
