@@ -147,7 +147,8 @@ ALGORITHMS: dict[str, Kind] = {
         ticks=lambda clocks, _: clocks(),
         constant="rho",
         uses=frozenset(
-            {"rule", "average", "initiative", "interval", "clocks", "correction", "groups", "start"}
+            {"rule", "average", "initiative", "interval", "start"}
+            | {"clocks", "clock_rate", "correction", "groups"}
         ),
         is_schedulable=True,
     ),

@@ -277,7 +277,8 @@ class OwnerEntry(Settings):
         learner.
       epsilon: Its budget for the whole study, in place of privacy.epsilon.
       token: Where the token for this owner is, in place of network.token.
-      clock_rate: How many ticks of its clock are expected in a unit of virtual time.
+      clock_rate: How many ticks of its clock are expected in a unit of virtual time; of
+        "asynchronous", since all others ask each owner equally often.
       listening: The chance that it accepts an offer, for ``simulate``; in other runs the owner's
         own setting says it.
     """

@@ -263,6 +263,9 @@ def load_study(
     settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
     check_data_typed(data, settings)
     check_forecast(settings)
+    name = settings.algorithm.name
+    if with_own_rate(settings) and "clock_rate" not in ALGORITHMS.get(name, NO_KEYS).uses:
+        raise InputError(not_its_key("owners.clock_rate", name))
     return settings
 
 

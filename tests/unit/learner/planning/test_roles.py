@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 from common.config import check_settings
 from common.errors import InputError
@@ -19,7 +20,7 @@ from learner.planning.plan import Plan
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, load_study
 from learner.simulated.studies import Proposal
 
 NAMES = ("a", "b", "c", "d")
@@ -207,3 +208,25 @@ def test_a_forecast_knows_rates_groups_and_the_own_shard(feature_map):
     grouped = proposal(owners=rates(1, 1, 1, 1), groups=[["a", "b"]]).algorithm
     assert isinstance(grouped, Asynchronous)
     assert grouped.num_copies == 3
+
+
+@pytest.mark.parametrize("name", ["asynchronous", "synchronous-1", "moments", "newton", "auto"])
+def test_a_clock_rate_is_refused_where_all_owners_are_asked_equally(tmp_path, name):
+    table: dict[str, Any] = {
+        "name": "roles",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 1.0},
+        "algorithm": {"name": name},
+        "privacy": {"epsilon": 2},
+        "owners": [{"name": "a", "clock_rate": 2.0}, {"name": "b"}],
+    }
+    path = tmp_path / "study.toml"
+    path.write_text(tomli_w.dumps(table))
+    if name == "asynchronous":
+        assert clock_rates(load_study(path), (100, 200)).tolist() == [2.0, 1.0]
+        return
+    with pytest.raises(InputError, match=f"^owners.clock_rate .* asynchronous, not to {name}; rem"):
+        load_study(path)
+    table["owners"][0]["clock_rate"] = 1.0
+    path.write_text(tomli_w.dumps(table))
+    load_study(path)
