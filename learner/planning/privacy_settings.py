@@ -40,7 +40,8 @@ class PrivacySettings(Settings):
       epsilon: Each owner's budget for the whole study, unless the owner has an epsilon of its own.
       sensitivity: How one record's gradient is bounded: "domain" by the public bounds that all
         records are clamped to, "clip" by scaling it down to privacy.clip, as the recommended
-        profile does.
+        profile does. algorithm.name = "auto" chooses it for each way of learning,
+        whatever stands here.
       clip: The L1 norm that longer gradients are scaled down to; "auto" takes it from the public
         records, as the recommended profile does.
       split: How many responses share an owner's epsilon. "horizon": every owner promises T, as in
