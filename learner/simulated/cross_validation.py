@@ -92,15 +92,18 @@ class CrossValidation:
     def ridged(self) -> Vector:
         r"""The model, shrunk by the ridge with which records held out are told best, shape (p,).
 
-        With the curvature H of a model's records at it, and their gradient :math:`g_e` at the edges
-        of the box, which keep it from going farther, it becomes the model of the box that minimises
+        With the curvature H of a model's records at it, and of squared loss their gradient
+        :math:`g_e` at the edges of the box, which keep it from going farther, it becomes the model
+        of the box that minimises
 
         .. math:: \tfrac12\theta^\top (H + \lambda\bar h I)\,\theta
                   - (H\theta_0 - g_e)^\top\theta, \qquad \bar h = \mathrm{tr}(H)/p
 
-        which for squared loss is ridge regression. Directions in which records hardly vary, and so
-        say little, are shrunk most. :math:`\lambda` is 0 or a power of :math:`\sqrt{10}`, the one
-        whose models of four fifths of the records lose least on the last fifth.
+        which for squared loss is ridge regression. A model of classes lies at an edge because it is
+        too sure of its records, so it is shrunk from there. Directions in which records hardly
+        vary, and so say little, are shrunk most. :math:`\lambda` is 0 or a power of
+        :math:`\sqrt{10}`, the one whose models of four fifths of the records lose least on the last
+        fifth.
 
         References: Hoerl and Kennard (1970), Ridge regression. Stone (1974), Cross-validatory
         choice and assessment of statistical predictions.
@@ -190,9 +193,11 @@ def _ridge_path(
     each = problem.curvatures(theta, records, None) / len(records)
     curvature = (records.features * each[:, None]).T @ records.features
     curvature += problem.regulariser.strong_convexity * np.eye(theta.size)
-    gradient = problem.slopes(theta, records, None) @ records.features / len(records)
-    gradient += problem.regulariser.gradient(theta)
-    told = curvature @ theta - np.where(problem.at_edge(theta), gradient, 0.0)
+    told = curvature @ theta
+    if problem.loss.is_quadratic:
+        gradient = problem.slopes(theta, records, None) @ records.features / len(records)
+        gradient += problem.regulariser.gradient(theta)
+        told -= np.where(problem.at_edge(theta), gradient, 0.0)
     unit, box = np.trace(curvature) / theta.size * np.eye(theta.size), problem.theta_max
     return [
         box_least_squares(curvature + ridge * unit, told, theta_max=box) if ridge else theta
