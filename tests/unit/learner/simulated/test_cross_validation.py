@@ -71,6 +71,14 @@ def test_what_lies_far_outside_of_the_box_stays_at_its_edge():
     assert np.abs(boxed.ridged).max() <= 0.5
 
 
+@pytest.mark.parametrize("box", [0.5, 1.0])
+def test_a_model_of_classes_that_is_at_an_edge_is_shrunk_from_there(box):
+    """Few records would have it outside, but those held out from it would not."""
+    sure = drawn(size=0.6, seed=6, n=30, loss="logistic", box=box)
+    assert sure.problem.at_edge(sure.theta).any()
+    assert np.abs(sure.ridged).max() < 0.7 * box
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_few_records_are_enough(loss, n):
