@@ -93,8 +93,16 @@ class ColumnRule(Lasting):
     """
 
     FIRST_FIELDS = (
-        *("name", "kind", "shares", "codes", "unknown"),
-        *("fill", "low", "high", "center", "scale"),
+        "name",
+        "kind",
+        "shares",
+        "codes",
+        "unknown",
+        "fill",
+        "low",
+        "high",
+        "center",
+        "scale",
     )
 
     name: str

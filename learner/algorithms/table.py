@@ -147,8 +147,17 @@ ALGORITHMS: dict[str, Kind] = {
         ticks=lambda clocks, _: clocks(),
         constant="rho",
         uses=frozenset(
-            {"rule", "average", "initiative", "interval", "start"}
-            | {"clocks", "clock_rate", "correction", "groups"}
+            {
+                "rule",
+                "average",
+                "start",
+                "initiative",
+                "interval",
+                "clocks",
+                "clock_rate",
+                "correction",
+                "groups",
+            }
         ),
         is_schedulable=True,
     ),

@@ -27,7 +27,7 @@ from learner.algorithms.clocks import (
     scheduled_frequency,
 )
 from learner.algorithms.protocol import Algorithm
-from learner.algorithms.table import ALGORITHMS, NO_KEYS, Kind, Setup
+from learner.algorithms.table import Kind, Setup
 from learner.planning.decision import Decision
 from learner.planning.roles import clock_rates, groups_of
 from learner.planning.settings import StudySettings
@@ -133,7 +133,7 @@ def is_scheduled(settings: StudySettings) -> bool:
 
 def kind_of(settings: StudySettings) -> Kind:
     """What the algorithm that the settings name says about itself; nothing of one left open."""
-    return ALGORITHMS.get(settings.algorithm.name, NO_KEYS)
+    return settings.algorithm.kind
 
 
 def algorithm_of(settings: StudySettings, num_features: int, decision: Decision) -> Algorithm[Any]:

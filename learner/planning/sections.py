@@ -194,7 +194,7 @@ class AlgorithmSettings(Settings):
     @model_validator(mode="after")
     def _keys_of_the_algorithm(self) -> AlgorithmSettings:
         """Each algorithm has the keys that it uses, and no others."""
-        kind = ALGORITHMS.get(self.name, NO_KEYS)
+        kind = self.kind
         for key, field in type(self).model_fields.items():
             is_foreign = key in OPTIONAL_KEYS and key not in kind.keys
             if is_foreign and getattr(self, key) != field.default:
@@ -210,9 +210,14 @@ class AlgorithmSettings(Settings):
         return self
 
     @property
+    def kind(self) -> Kind:
+        """What the algorithm of this name says about itself; nothing of one left open."""
+        return ALGORITHMS.get(self.name, NO_KEYS)
+
+    @property
     def constant(self) -> float | None:
         """The step's constant, by the algorithm's own key, where it is given."""
-        key = ALGORITHMS.get(self.name, NO_KEYS).constant
+        key = self.kind.constant
         return None if key is None else getattr(self, key)
 
 

@@ -19,7 +19,7 @@ from common.losses import LOSSES
 from common.names import Name, repeated
 from common.tables import TableSource
 from common.tls import TlsSettings
-from learner.algorithms.table import ALGORITHMS, NO_KEYS
+from learner.algorithms.table import ALGORITHMS
 from learner.planning.privacy_settings import PrivacySettings, check_left_open
 from learner.planning.sections import (
     AUTO,
@@ -159,7 +159,7 @@ class StudySettings(Settings):
     def _parts_agree(self) -> StudySettings:
         """What the algorithm needs of loss, privacy and roles."""
         name = self.algorithm.name
-        release = ALGORITHMS.get(name, NO_KEYS).release
+        release = self.algorithm.kind.release
         if release.quadratic_only and not LOSSES[self.model.loss].is_quadratic:
             raise ValueError(f'algorithm.name = "{name}" needs model.loss = "squared"')
         if release.needs_curvature and LOSSES[self.model.loss].curvature is None:
@@ -263,9 +263,8 @@ def load_study(
     settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
     check_data_typed(data, settings)
     check_forecast(settings)
-    name = settings.algorithm.name
-    if with_own_rate(settings) and "clock_rate" not in ALGORITHMS.get(name, NO_KEYS).uses:
-        raise InputError(not_its_key("owners.clock_rate", name))
+    if with_own_rate(settings) and "clock_rate" not in settings.algorithm.kind.uses:
+        raise InputError(not_its_key("owners.clock_rate", settings.algorithm.name))
     return settings
 
 

@@ -113,10 +113,10 @@ class ValidationBounds:
           ValueError: They are not such a text.
         """
         noted = TypeAdapter(cls).validate_json(text, strict=True)
-        bounds = (noted.loss_bound, noted.difference_bound or MOST)
+        bounds = (noted.loss_bound, noted.difference_bound)
         spreads = (noted.loss_mean, noted.loss_spread, noted.difference_spread, noted.cut_off)
         others = (*noted.reference, *noted.edges, *spreads, noted.cut_below, noted.cut_above)
-        if not (noted.difference_bound != 0 and all(LEAST <= each <= MOST for each in bounds)):
+        if not all(each is None or LEAST <= each <= MOST for each in bounds):
             raise ValueError("no bounds")
         if not all(abs(each or 0.0) <= MOST for each in others):
             raise ValueError("no spreads")

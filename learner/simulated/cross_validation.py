@@ -23,6 +23,7 @@ __all__ = ["CrossValidation"]
 FOLDS, FOLDS_SEED = 5, 0
 # The calibration slope of a model that is twice too sure of what it has not seen.
 LEAST_SLOPE = 0.5
+TINY = 1e-300
 # What the mean curvature is multiplied by for a ridge.
 RIDGES = (0.0, *(10.0 ** (power / 2) for power in range(-10, 5)))
 
@@ -190,16 +191,18 @@ def _ridge_path(
     problem: Problem, records: Records, theta: Vector, ridges: Sequence[float] = RIDGES
 ) -> list[Vector]:
     """The records' best model, shrunk by each ridge: :attr:`CrossValidation.ridged`."""
-    each = problem.curvatures(theta, records, None) / len(records)
-    curvature = (records.features * each[:, None]).T @ records.features
-    curvature += problem.regulariser.strong_convexity * np.eye(theta.size)
+    curvature = problem.curvature(theta, records)
     told = curvature @ theta
     if problem.loss.is_quadratic:
-        gradient = problem.slopes(theta, records, None) @ records.features / len(records)
-        gradient += problem.regulariser.gradient(theta)
-        told -= np.where(problem.at_edge(theta), gradient, 0.0)
-    unit, box = np.trace(curvature) / theta.size * np.eye(theta.size), problem.theta_max
-    return [
-        box_least_squares(curvature + ridge * unit, told, theta_max=box) if ridge else theta
-        for ridge in ridges
-    ]
+        told -= problem.outwards(theta, records)
+    # In the curvature's own directions each ridge is a division.
+    values, vectors = np.linalg.eigh(curvature)
+    along, unit = vectors.T @ told, max(float(values.mean()), TINY)
+    models = []
+    for ridge in ridges:
+        model = vectors @ (along / (values + ridge * unit)) if ridge else theta
+        if np.abs(model).max() > problem.theta_max:
+            shrinking = curvature + ridge * unit * np.eye(theta.size)
+            model = box_least_squares(shrinking, told, theta_max=problem.theta_max)
+        models.append(model)
+    return models

@@ -110,6 +110,18 @@ class Problem:
         lengths *= np.abs(records.features).sum(axis=1)
         return np.where(lengths <= clip, curvatures, 0.0)
 
+    def curvature(self, theta: Vector, records: Records) -> Matrix:
+        """The second derivative of the fitness, with g's, shape (p, p)."""
+        each, n = self.curvatures(theta, records, None), len(records)
+        ridge = self.regulariser.strong_convexity * np.eye(theta.size)
+        curvature: Matrix = (records.features * each[:, None]).T @ records.features / n + ridge
+        return curvature
+
+    def outwards(self, theta: Vector, records: Records) -> Vector:
+        """The gradient of the fitness at the edges of the box, 0 within it, shape (p,)."""
+        mean = self.slopes(theta, records, None) @ records.features / len(records)
+        return np.where(self.at_edge(theta), mean + self.regulariser.gradient(theta), 0.0)
+
     def at_edge(self, theta: Vector) -> Flags:
         """Which coordinates of a model lie at an edge of the box, to rounding, shape (p,)."""
         flags: Flags = np.abs(theta) >= self.theta_max * EDGE

@@ -111,17 +111,13 @@ class Redraws:
     @cached_property
     def _coordinates(self) -> _Coordinates:
         """Where curvature is I and chance independent."""
-        x, theta, problem = self.records.features, self.theta, self.problem
-        each = problem.curvatures(theta, self.records, None) / len(x)
-        curvature = (x * each[:, None]).T @ x
-        curvature += problem.regulariser.strong_convexity * np.eye(theta.size)
+        records, theta, problem = self.records, self.theta, self.problem
+        curvature = problem.curvature(theta, records)
         white = whitening(curvature)
-        gradients = problem.gradients(theta, self.records, None)
-        scores = gradients @ white
+        scores = problem.gradients(theta, records, None) @ white
         scores -= scores.mean(axis=0)
         axes = np.linalg.eigh(scores.T @ scores)[1]
-        whole = gradients.mean(axis=0) + problem.regulariser.gradient(theta)
-        outwards = np.where(problem.at_edge(theta), whole, 0.0)
+        outwards = problem.outwards(theta, records)
         return _Coordinates(
             curvature=curvature,
             basis=white @ axes,
