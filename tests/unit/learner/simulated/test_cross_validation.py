@@ -61,14 +61,15 @@ def test_it_is_the_ridge_regression_that_tells_records_held_out_best():
     np.testing.assert_allclose(known.ridged, models[best], rtol=1e-6)
 
 
-def test_what_lies_far_outside_of_the_box_stays_at_its_edge():
-    known = drawn(size=0.1, seed=4)
+def test_what_lies_far_outside_of_the_box_stays_at_its_edge_where_the_rest_is_shrunk():
+    known = drawn(size=0.0, seed=4)
     # One coordinate is at an edge of a box that its model of no box is far beyond.
     far = known.records.targets + known.records.features @ np.array([9.0, 0, 0, 0])
     records = Records(features=known.records.features, targets=far)
-    boxed = validation_of(replace(known.problem, theta_max=0.5), records)
-    assert boxed.theta[0] == boxed.ridged[0] == 0.5
-    assert np.abs(boxed.ridged).max() <= 0.5
+    boxed = validation_of(replace(known.problem, theta_max=3.0), records)
+    assert boxed.theta[0] == boxed.ridged[0] == 3.0
+    assert np.abs(boxed.ridged).max() <= 3.0
+    assert np.linalg.norm(boxed.ridged[1:]) < 0.9 * np.linalg.norm(boxed.theta[1:])
 
 
 @pytest.mark.parametrize("box", [0.5, 1.0])
