@@ -29,7 +29,6 @@ from common.errors import (
 from common.expiry import Expiry
 from common.metrics import metrics_served
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import GRACE_SECONDS, Stop
 from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, ended_on_the_way, said_with, token_in
@@ -46,6 +45,7 @@ __all__ = ["Attachment", "open_attachment"]
 
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
+_ATTACH = f"/{pb.DESCRIPTOR.services_by_name['Learner'].full_name}/Attach"
 # Statuses after which trying again is of no use.
 FINAL = (
     grpc.StatusCode.PERMISSION_DENIED,
@@ -166,9 +166,13 @@ class Attachment:
             self._absent(error)
             return False, False
         with opened as channel:
-            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            attach = channel.stream_stream(
+                _ATTACH,
+                request_serializer=pb.OwnerMessage.SerializeToString,
+                response_deserializer=pb.LearnerMessage.FromString,
+            )
             outgoing.put(pb.OwnerMessage(hello=pb.Hello(name=self._name)))
-            call = self._call = stub.Attach(outgoing.messages())
+            call = self._call = attach(outgoing.messages())
             if self._ending.is_set():
                 call.cancel()
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = ("copriv_pb2.py", "copriv_pb2.pyi", "copriv_pb2_grpc.py")
+GENERATED = ("copriv_pb2.py", "copriv_pb2.pyi")
 
 
 def generate(target: Path) -> None:
@@ -18,7 +18,6 @@ def generate(target: Path) -> None:
             f"-Icommon/pb={ROOT / 'protos'}",
             f"--python_out={target}",
             f"--pyi_out={target}",
-            f"--grpc_python_out={target}",
             "common/pb/copriv.proto",
         ]
     )

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 import tomli_w
+from calls import methods
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
@@ -22,7 +23,6 @@ from common.channels import open_channel
 from common.config import check_settings, read_toml
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.tls import load_identity
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
@@ -214,7 +214,7 @@ def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
                     f"127.0.0.1:{learner.port}", identity, [("grpc.use_local_subchannel_pool", 1)]
                 )
             )
-            stub = pb_grpc.LearnerStub(channel)
+            stub = methods("Learner", channel)
             attach_by.append(stub.Attach)
         calls = [attach_stream(silence(over)) for attach_stream in attach_by]
         kept = 4
@@ -319,7 +319,7 @@ def test_a_visitor_without_a_certificate_gets_nothing(settings_file, tmp_path):
         with pytest.raises(InputError, match="it asks for TLS and a certificate"):
             attach(settings_file("owner-a", None), address)
         with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)) as channel:
-            stub = pb_grpc.LearnerStub(channel)
+            stub = methods("Learner", channel)
             hello = pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
             with pytest.raises(grpc.RpcError) as refusal:
                 next(stub.Attach(iter([hello]), timeout=5))

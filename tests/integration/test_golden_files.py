@@ -21,12 +21,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from calls import methods
 
 from common import codec
 from common.config import load_settings, read_toml
 from common.features import FeatureMap, load_feature_map
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.privacy import as_decimal
 from common.tables import TableSource, read_table
 from common.terms import Enrollment, Query, StudyTerms
@@ -87,7 +87,7 @@ class Wire:
     """The calls of a serving owner, as a learner makes them."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._stub = pb_grpc.DataOwnerStub(channel)
+        self._stub = methods("DataOwner", channel)
 
     def call(self, name: str, message: Any, *, learner: str) -> Any:
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)

@@ -23,6 +23,7 @@ import grpc
 import numpy as np
 import pytest
 import tomli_w
+from calls import methods
 from full_disk_owner import serves
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from waiting import wait_until
@@ -30,7 +31,6 @@ from waiting import wait_until
 from common.config import read_toml
 from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
@@ -226,7 +226,7 @@ def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder):
     running = start_owner(owner_folder(), listen=None, insecure_noise_seed=None)
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 5) as calls:
         with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-            stub = pb_grpc.DataOwnerStub(channel)
+            stub = methods("DataOwner", channel)
             # Those that were opened before it have come as well.
             stub.Describe(pb.DescribeRequest(), timeout=10)
             time.sleep(0.2)

@@ -16,13 +16,13 @@ import grpc
 import numpy as np
 import pandas as pd
 import pytest
+from calls import methods
 from waiting import wait_until
 
 from common.config import check_settings
 from common.errors import CoprivError, PolicyError, UnreachableError
 from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.algorithms.clocks import Tick
 from learner.network.attachment_server import AttachmentServer
@@ -431,7 +431,7 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files):
             silent.wait(20)
             yield from ()
 
-        call = pb_grpc.LearnerStub(channel).Attach(nothing())
+        call = methods("Learner", channel).Attach(nothing())
         with pytest.raises(grpc.RpcError):
             next(call)
         silent.set()
@@ -448,7 +448,7 @@ def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
             yield pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
             over.wait(20)
 
-        call = pb_grpc.LearnerStub(channel).Attach(hello_only())
+        call = methods("Learner", channel).Attach(hello_only())
         owner = learner.owners[0]
         with pytest.raises(UnreachableError, match="did not answer in time"):
             owner.answer(Query(study_id="s", sequence=1, theta=np.zeros(4)))

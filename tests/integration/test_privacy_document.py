@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_ATTACKS = (
+    "calls.py",
     "clusters.py",
     "forked.py",
     "free_ports.py",

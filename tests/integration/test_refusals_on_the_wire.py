@@ -17,12 +17,12 @@ import grpc
 import numpy as np
 import pytest
 import tomli_w
+from calls import methods
 from forked import Ended, run
 
 from common import codec
 from common.errors import BudgetSpentError, MalformedError, PolicyError, UnreachableError
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
@@ -50,7 +50,7 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
     settings = owner_folder(epsilon_lifetime="1.5", losses=["squared"])
     running = serve_owner(settings)
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-        stub = pb_grpc.DataOwnerStub(channel)
+        stub = methods("DataOwner", channel)
 
         def enroll(**changes: Any) -> Any:
             return stub.Enroll(codec.terms_to_pb(make_terms(**changes)), timeout=10)
@@ -252,7 +252,7 @@ def test_an_unexpected_failure_says_one_fixed_sentence(
 
     monkeypatch.setattr("owner.answering.exact_answer", fails)
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-        stub = pb_grpc.DataOwnerStub(channel)
+        stub = methods("DataOwner", channel)
         query = codec.query_to_pb(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
         for call in (lambda: stub.AnswerOnce(query), lambda: next(stub.Answer(iter([query])))):
             assert status_of(call) == (Code.INTERNAL, FAILED)
@@ -264,7 +264,7 @@ def test_a_token_opens_the_owner_and_nothing_else_does(owner_folder, serve_owner
     settings = owner_folder(tokens={"bank-a": DIGEST})
     running = serve_owner(settings)
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-        stub = pb_grpc.DataOwnerStub(channel)
+        stub = methods("DataOwner", channel)
         terms = codec.terms_to_pb(make_terms())
         query = codec.query_to_pb(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
         for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", DIGEST),)):
@@ -323,7 +323,7 @@ def test_too_many_enrolments_are_refused_with_the_time_to_come_back(
     for study in ("a", "b", "a", "b", "a"):
         owner.enroll(make_terms(study_id=study))
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
-        stub = pb_grpc.DataOwnerStub(channel)
+        stub = methods("DataOwner", channel)
         with pytest.raises(grpc.RpcError) as refused:
             stub.Enroll(codec.terms_to_pb(make_terms(study_id="c")))
     assert refused.value.code() is Code.UNAVAILABLE

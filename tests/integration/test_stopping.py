@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import grpc
 import pytest
+from calls import methods
 
 from common import codec
-from common.pb import copriv_pb2_grpc as pb_grpc
 from learner.network.attachment_server import AttachmentServer
 from owner.ledger_reading import read_studies
 
@@ -107,7 +107,7 @@ def test_an_owner_that_stops_does_not_wait_for_what_it_makes_ready(owner_folder,
         assert process.stdout is not None
         port = process.stdout.readline().removeprefix("serving on port ").strip()
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = pb_grpc.DataOwnerStub(channel)
+            stub = methods("DataOwner", channel)
             calls = [
                 stub.Enroll.future(codec.terms_to_pb(make_terms()), timeout=50) for _ in range(4)
             ]

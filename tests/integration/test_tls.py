@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 import pytest
 import tomli_w
+from calls import methods
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
@@ -33,7 +34,6 @@ from common.config import read_toml
 from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.proxies import open_connection
 from common.tls import Identity, load_identity
 from learner.network.certificates import Party, make_certificates
@@ -354,7 +354,7 @@ def test_a_client_without_a_certificate_gets_nothing(serve_tls, tmp_path):
     with grpc.secure_channel(
         f"127.0.0.1:{running.port}", grpc.ssl_channel_credentials(root_certificates=ca)
     ) as channel:
-        stub = pb_grpc.DataOwnerStub(channel)
+        stub = methods("DataOwner", channel)
         for call in (
             lambda: stub.Describe(pb.DescribeRequest(), timeout=5),
             lambda: stub.Enroll(pb.StudyTerms(), timeout=5),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
 import pytest
+from calls import methods
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common import codec
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from owner.server import RunningOwner
 
@@ -31,8 +32,8 @@ def channel(running: RunningOwner) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
-def stub(channel: grpc.Channel) -> pb_grpc.DataOwnerStub:
-    return pb_grpc.DataOwnerStub(channel)
+def stub(channel: grpc.Channel) -> SimpleNamespace:
+    return methods("DataOwner", channel)
 
 
 def query(sequence: int) -> pb.Query:

@@ -31,11 +31,11 @@ import grpc
 import numpy as np
 import pandas as pd
 import tomli_w
+from calls import methods
 
 from common import codec
 from common.features import load_feature_map
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.tables import TableSource, read_table
 from common.terms import Query, StudyTerms
 
@@ -178,7 +178,7 @@ class Served:
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().split()[-1])
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
-        self.stub = pb_grpc.DataOwnerStub(self.channel)
+        self.stub = methods("DataOwner", self.channel)
 
     def call(self, name: str, message: Any, *, learner: str) -> Any:
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)
