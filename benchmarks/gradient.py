@@ -25,8 +25,9 @@ from common.blas import one_blas_thread
 from common.files import compiled_code_folder
 from common.losses import LOSSES
 from common.terms import Records
-from owner.core import Shard, mean_gradient
+from owner.core import mean_gradient
 from owner.gradients import by_compiled_code
+from owner.shards import Shard
 from owner.stored import stored_float32
 from owner.sums import SHARED_CELLS, moment_sums
 

@@ -7,8 +7,6 @@ import socket
 from common.errors import InputError
 from common.tls import host_and_port
 
-__all__ = ["check_free", "unusable"]
-
 
 def check_free(address: str) -> None:
     """Bind to HOST:PORT and let it go; nobody can connect meanwhile.

@@ -12,8 +12,6 @@ from common.setting_keys import Key, keys_of
 from common.settings_reference import default_of, example_of, meaning_of
 from common.texts import printable
 
-__all__ = ["annotated"]
-
 WIDTH = 96
 
 

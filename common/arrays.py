@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flags", "Labels", "Matrix", "Slots", "Units", "Vector", "either", "unmasked"]
-
 # Real numbers, one for each feature, owner, record or run; the docstrings give the shape.
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -18,21 +18,6 @@ from common.arrays import Flags
 from common.pushdown import Extent
 from common.texts import LONGEST_NAME, printable
 
-__all__ = [
-    "BATCH_ROWS",
-    "Keep",
-    "RawTable",
-    "Tap",
-    "is_typed_by_gaps",
-    "names_wanted",
-    "release_unused",
-    "rows_of_arrow",
-    "rows_of_frames",
-    "stacked",
-    "without_extensions",
-    "without_views",
-]
-
 BATCH_ROWS = 2**17
 PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 

@@ -17,8 +17,6 @@ from common.hinge_program import least_hinge
 from common.losses import Hinge, Loss
 from common.terms import Records
 
-__all__ = ["fit_near"]
-
 MOST_STEPS = 2_000
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-__all__ = ["one_blas_thread"]
-
 
 def one_blas_thread() -> _Limited:
     """Linear algebra within is computed by the calling thread alone; it may be nested.

@@ -16,19 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = [
-    "LONGEST_TEXT",
-    "Label",
-    "as_text",
-    "distinct_texts",
-    "holds_several",
-    "missing_cells",
-    "month_words",
-    "months_of",
-    "readable",
-    "written",
-]
-
 # A longer text is no number and no date, and all longer ones are one category: decided by the
 # length alone, before anything whose time depends on what the text says.
 LONGEST_TEXT = 1000

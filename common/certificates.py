@@ -15,16 +15,6 @@ from common.errors import InputError
 from common.texts import printable
 from common.tls import Identity, Peer, role_named
 
-__all__ = [
-    "UNREADABLE",
-    "check_own_name",
-    "days_left",
-    "end_of",
-    "holder",
-    "key_pem",
-    "shown_by",
-]
-
 # What bytes that are not what was written can raise on their way through X.509.
 UNREADABLE = (
     ValueError,

@@ -27,8 +27,6 @@ from common.tls import (
 )
 from common.wire import Options
 
-__all__ = ["Renewals", "bind", "open_channel", "peer_of"]
-
 log = logging.getLogger("copriv.tls")
 
 

@@ -17,23 +17,6 @@ from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
 
-__all__ = [
-    "Unreadable",
-    "close_summary_to_pb",
-    "description_from_pb",
-    "description_to_pb",
-    "enrollment_from_pb",
-    "enrollment_to_pb",
-    "query_from_pb",
-    "query_to_pb",
-    "reader",
-    "response_from_pb",
-    "response_to_pb",
-    "terms_from_pb",
-    "terms_to_pb",
-    "vector_to_pb",
-]
-
 
 class Unreadable:
     """Stands for bytes that are no message of the protocol."""

@@ -19,16 +19,6 @@ from common.suggestions import nearest_spelling, of_accents
 from common.tables import TableSource
 from common.texts import any_of, counted, first_few, number_words, printable
 
-__all__ = [
-    "Fault",
-    "faults_of",
-    "one_of",
-    "taken_for_none",
-    "warn_of_inputs",
-    "warn_of_marks",
-    "warn_of_misfits",
-]
-
 # From here on too many are filled.
 MOST_FILLED = 0.5
 MOST_FILLED_TARGETS = 0.1

@@ -22,8 +22,6 @@ from common.fitting import ColumnRule, TargetRule
 from common.suggestions import same_words
 from common.target_fitting import count_values
 
-__all__ = ["ClassesSeen", "ColumnSeen", "are_cut", "count_empty_rows", "look_at_columns"]
-
 # Fewer values say nothing of a spread.
 FEWEST_FOR_SPREAD = 20
 SHOWN_CATEGORIES = 3

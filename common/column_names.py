@@ -4,20 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "ANY_WEIGHT",
-    "CODE",
-    "COUNT",
-    "LATER",
-    "NEVER_ZERO",
-    "NOT_LATER",
-    "PERSON",
-    "PERSONS_NUMBER",
-    "RECORD",
-    "WEIGHT",
-    "is_called",
-]
-
 # Not where a number of something is meant, which counts: number_of_calls, no_calls.
 _NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+[^a-z0-9]*$))"
 # Words that end in "id" are too many for a rule: paid, grid, acid.

@@ -19,23 +19,6 @@ from pandas.api.extensions import ExtensionArray
 from common.arrays import Flags, Vector, either
 from common.cells import Label, months_of, readable
 
-__all__ = [
-    "category_key",
-    "category_keys",
-    "end_in_words",
-    "has_percent_sign",
-    "have_values",
-    "is_missing_text",
-    "missing_texts",
-    "parse_month",
-    "parse_months",
-    "parse_number",
-    "parse_numbers",
-    "unit_of",
-    "with_gaps",
-]
-
-
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})
 _TRUTH = {"true": 1.0, "false": 0.0}

@@ -45,25 +45,6 @@ from common.stopping import (
 from common.texts import number_hint, printable
 from common.typed_paths import A_FILE, A_FOLDER
 
-__all__ = [
-    "ANEW",
-    "ESCAPED",
-    "SAME",
-    "Commands",
-    "address_value",
-    "as_listed",
-    "ask",
-    "checked_option",
-    "console",
-    "log_format_option",
-    "noise_seed_option",
-    "out_file",
-    "out_folder",
-    "plain_console",
-    "run_command",
-    "stoppable",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Typed = TypeVar("Typed")
 Meant = TypeVar("Meant")

@@ -22,15 +22,6 @@ from common.columns import (
 )
 from common.config import Settings
 
-__all__ = [
-    "Between",
-    "Condition",
-    "condition_in_words",
-    "keys_of",
-    "limits_of",
-    "matches",
-]
-
 
 def _limit(value: object) -> object:
     """A bound as a number or as the text of a date."""

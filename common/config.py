@@ -31,35 +31,12 @@ from pydantic_core import CoreSchema
 
 from common.errors import InputError
 from common.losses import LOSSES
-from common.places import Place, SecretPlace, SecretText, absolute_place
+from common.places import SecretText, absolute_place
 from common.setting_errors import sentences
 from common.setting_keys import meanings
 from common.setting_kinds import plain, strict_kinds
 from common.suggestions import did_you_mean
 from common.toml_files import parsed, read_toml
-
-__all__ = [
-    "PROMISED",
-    "VALIDATION_SHARE",
-    "Address",
-    "Epsilon",
-    "Lasting",
-    "LossName",
-    "Overrides",
-    "Place",
-    "Positive",
-    "SecretPlace",
-    "Settings",
-    "ValidationShare",
-    "check_address",
-    "check_settings",
-    "load_settings",
-    "parse_epsilon",
-    "parse_value",
-    "parse_values",
-    "read_toml",
-    "with_absolute_paths",
-]
 
 S = TypeVar("S", bound="Settings")
 V = TypeVar("V")

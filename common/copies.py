@@ -14,16 +14,6 @@ from numpy.typing import NDArray
 from common.looking import FEWEST_RECORDS, IDENTIFYING, Column, Look
 from common.texts import counted
 
-__all__ = [
-    "copy_notes",
-    "empty_notes",
-    "names_persons",
-    "persons_column",
-    "rise_together",
-    "same_partition",
-    "whose_rows",
-]
-
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
 # Names of fewer records each divide a table alike where its rows were appended to it once more.

@@ -31,8 +31,6 @@ from common.dialects import Dialect
 from common.errors import InputError
 from common.texts import counted
 
-__all__ = ["CSV_ENDINGS", "CsvFile"]
-
 CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in ("", ".gz"))
 SEPARATORS = (",", ";", "\t", "|")
 # What to do about a row that is too wide: a first line of one cell may be a title.

@@ -37,19 +37,6 @@ from common.files import private_folder
 from common.pushdown import clause, sqlite_clause
 from common.sqlite_files import open_sqlite
 
-__all__ = [
-    "Column",
-    "Database",
-    "DuckDbFile",
-    "SqliteFile",
-    "database_file",
-    "in_forms",
-    "is_busy",
-    "library",
-    "quoted",
-    "tables_of",
-]
-
 # A cell in memory, for a plan of how much is read at a time.
 BYTES_OF_A_CELL = 32
 # Larger whole numbers are not exact as real ones.

@@ -14,8 +14,6 @@ import pandas as pd
 from common.columns import category_keys, parse_month
 from common.fitting import READABLE_SHARE
 
-__all__ = ["date_notes", "how_to_write", "reading_in_words", "unsure_date"]
-
 MONTHS = 12
 # Fewer different numbers may look like dates by chance.
 FEWEST_NUMBERS = 3

@@ -26,8 +26,6 @@ from common.tls import (
     role_named,
 )
 
-__all__ = ["Cause", "identify", "why_unreachable"]
-
 # OpenSSL's numbers for what is wrong with a certificate.
 NOT_YET_VALID, EXPIRED, SELF_SIGNED, WRONG_PURPOSE = 9, 10, 18, 26
 WRONG_NAME, WRONG_ADDRESS = 62, 64

@@ -8,8 +8,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["Dialect", "Encoding", "Separator"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:

@@ -9,8 +9,6 @@ import numpy as np
 
 from common.arrays import Matrix, Vector, either
 
-__all__ = ["LEAST_SIZE", "Domain", "without_specks"]
-
 # What is nearer to 0 is 0. Products and differences of such numbers, of their products and so on
 # stay above 1e-308, under which many processors compute tens of times as slowly.
 LEAST_SIZE = 1e-30

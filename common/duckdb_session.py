@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from common.left_calls import LeftCalls
 
-__all__ = ["DuckDbSession"]
-
 
 class DuckDbSession:
     """A connection whose queries a signal ends.

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetSpentError",
-    "BusyError",
-    "CoprivError",
-    "DiskError",
-    "DoubtWarning",
-    "IdentityError",
-    "InputError",
-    "MalformedError",
-    "OrderError",
-    "OwnerFailedError",
-    "PolicyError",
-    "PrivacyLeakWarning",
-    "RefusedError",
-    "StoppedError",
-    "UnreachableError",
-    "UntrustedError",
-]
-
 
 class CoprivError(Exception):
     """A failure that one sentence explains: what, where, what was expected, what to do."""

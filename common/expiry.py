@@ -7,8 +7,6 @@ from prometheus_client import CollectorRegistry, Gauge
 from common.channels import Renewals
 from common.tls import Identity, Side
 
-__all__ = ["Expiry"]
-
 
 class Expiry:
     """The end of our own certificate or its CA's, whichever is first.

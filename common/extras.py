@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from common.errors import InputError
 
-__all__ = ["needing_extras"]
-
 # What is imported: the package that has it, and the extra that has the package.
 EXTRAS = {
     "adbc_driver_postgresql": ("adbc-driver-postgresql", "sql"),

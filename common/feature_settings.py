@@ -9,11 +9,10 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from common.columns import category_key
-from common.config import Place, Positive, Settings
+from common.config import Positive, Settings
 from common.fitting import MOST_CATEGORIES, MOST_MISSING, CategoryOrder, NoValues
+from common.places import Place
 from common.tables import TableSource
-
-__all__ = ["FeatureSettings"]
 
 _VALUE = (str, int, float)
 

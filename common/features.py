@@ -35,13 +35,6 @@ from common.setting_errors import first_fault
 from common.suggestions import check_columns
 from common.terms import Records
 
-__all__ = [
-    "FeatureMap",
-    "load_feature_map",
-    "with_target",
-]
-
-
 CONSTANT = "constant"
 LARGEST_TEXT = 64 * 2**20
 LARGEST_COUNT = 10_000

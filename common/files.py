@@ -20,29 +20,6 @@ from typing import BinaryIO
 
 from common.errors import DiskError, InputError
 
-__all__ = [
-    "NO_ROOM",
-    "compiled_code_folder",
-    "disk_fails",
-    "empty_folder",
-    "is_empty",
-    "lock_file",
-    "make_folder",
-    "open_regular",
-    "own_folder",
-    "private_folder",
-    "real_path",
-    "refuse_to_replace",
-    "refused",
-    "remove_private_folder",
-    "sync_folder",
-    "unwritten",
-    "warn_of_readers",
-    "whole_folder",
-    "write_or_refuse",
-    "write_whole",
-]
-
 log = logging.getLogger("copriv.files")
 
 # What a file is stands in its first bytes.

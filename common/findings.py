@@ -13,8 +13,6 @@ from rich.text import Text
 from common.command import console
 from common.errors import CoprivError, InputError
 
-__all__ = ["STYLES", "Finding", "State", "fails", "found_by", "passes", "show", "unchecked"]
-
 
 class State(Enum):
     """What became of one rule."""

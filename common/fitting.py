@@ -24,29 +24,6 @@ from common.config import Lasting
 from common.domain import without_specks
 from common.map_numbers import center_and_scale, tidy, tidy_for
 
-__all__ = [
-    "LARGEST_NUMBER",
-    "LONGEST_MISSING",
-    "MOST_CATEGORIES",
-    "MOST_MISSING",
-    "MOST_PUBLIC_VALUES",
-    "NO_VARIATION",
-    "READABLE_SHARE",
-    "SMALLEST_SCALE",
-    "TOO_LARGE",
-    "Bound",
-    "CategoryOrder",
-    "ColumnRule",
-    "NoValues",
-    "Number",
-    "TargetRule",
-    "are_shares",
-    "fit_column",
-    "is_free_text",
-    "read_as_numbers",
-]
-
-
 # So large that public files do not come near, so small that sums of products stay finite.
 LARGEST_NUMBER = 1e15
 SMALLEST_SCALE = 1e-15

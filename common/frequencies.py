@@ -13,8 +13,6 @@ import pandas as pd
 from common.column_names import ANY_WEIGHT, COUNT, WEIGHT, is_called
 from common.looking import Column, Look
 
-__all__ = ["frequency_notes"]
-
 # Of weights of people and parcels hardly any is so far from the middle; of a survey's, this share.
 UNLIKE = 0.01
 # So many pairs of rows would be alike by chance where no two are: each row stands for a kind.

@@ -7,8 +7,6 @@ import math
 from common.domain import Domain
 from common.losses import Loss
 
-__all__ = ["domain_gradient_bound", "largest_target", "rounded_gradient"]
-
 
 def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> float:
     r"""Largest L1 norm of one record's gradient over the whole public domain.

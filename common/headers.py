@@ -12,8 +12,6 @@ from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.names import places_of, repeated
 
-__all__ = ["LONGEST_COLUMN_NAME", "ROWS_BELOW", "check_header"]
-
 # Learners take no longer one.
 LONGEST_COLUMN_NAME = 1_000
 

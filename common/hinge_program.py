@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 
-__all__ = ["least_hinge"]
-
 # The duality gap, relative to the value, at which a model is accepted.
 GAP = 1e-10
 # What the program itself has left is no more than rounding, whatever the bounds still say.

@@ -30,16 +30,6 @@ from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
 
-__all__ = [
-    "Invitation",
-    "Invited",
-    "Request",
-    "fingerprint",
-    "read_invitation",
-    "read_request",
-    "write_invitation",
-]
-
 S = TypeVar("S", bound=Settings)
 
 LARGEST_INVITATION = 8 * 2**20

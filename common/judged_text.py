@@ -13,8 +13,6 @@ from common.judging import Judged
 from common.quality import Estimate
 from common.texts import counted, number_words, printable
 
-__all__ = ["WORDS", "in_words", "quality_sentences", "show_judged"]
-
 # How people call the measures.
 WORDS = {
     "rmse": "RMSE",

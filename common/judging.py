@@ -32,8 +32,6 @@ from common.quality import (
 from common.suggestions import LONGEST_SHOWN, did_you_mean
 from common.terms import Records
 
-__all__ = ["MAIN", "Judged", "Sample", "clamping", "judge", "kind_of_model", "sample_of"]
-
 # The draws of the intervals are the same for equal records.
 SEED = 20210919
 # A best fit of fewer records for each feature says more of chance than of clamps.

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-__all__ = ["LeftCalls"]
-
 T = TypeVar("T")
 
 # Between two looks for a signal.

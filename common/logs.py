@@ -11,8 +11,6 @@ from typing import Any, Literal, TextIO
 
 from common.texts import counted
 
-__all__ = ["FORMATS", "start_logging"]
-
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
 

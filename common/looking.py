@@ -31,18 +31,6 @@ from common.number_marks import MOSTLY, has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
 from common.texts import LONGEST_NAME, printable
 
-__all__ = [
-    "DIFFERENT",
-    "FEWEST_RECORDS",
-    "IDENTIFYING",
-    "PLAINLY",
-    "REPEATED",
-    "Column",
-    "Look",
-    "look_at",
-    "within_reach",
-]
-
 PLAINLY = "if they are amounts, write them plainly and in one unit, such as -1234"
 
 # A column with so large a share of different values names records.

@@ -19,18 +19,6 @@ import numpy as np
 
 from common.arrays import Matrix, Vector
 
-__all__ = [
-    "LOSSES",
-    "PARAMETERS",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Regulariser",
-    "Squared",
-    "loss_of",
-]
-
 # Of normal numbers: their deviation over the median of their absolute values.
 DEVIATION_PER_MEDIAN = 1.4826
 # The delta, in deviations, at which Huber loss is 95 % as efficient as squared loss.

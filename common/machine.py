@@ -23,17 +23,6 @@ from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
 
-__all__ = [
-    "folder_finding",
-    "lies_within",
-    "machine_findings",
-    "memory_finding",
-    "mode_finding",
-    "port_finding",
-    "proxy_findings",
-    "reading_finding",
-]
-
 DISTRIBUTION = "copriv"
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[ \t]*(?:\[[^\]]*\])?[ \t]*([^;]*)$", re.ASCII)
 _BOUND = re.compile(r"(>=|<)[ \t]*([0-9]+(?:\.[0-9]+)*)", re.ASCII)

@@ -19,8 +19,6 @@ from common.map_numbers import tidy
 from common.suggestions import among_columns
 from common.target_fitting import fit_target
 
-__all__ = ["fit_feature_map", "fit_rotation"]
-
 # A direction with less than this share of the largest variance is rounding, not information.
 SMALLEST_VARIANCE = 1e-6
 

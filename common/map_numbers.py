@@ -6,8 +6,6 @@ import numpy as np
 
 from common.arrays import Vector
 
-__all__ = ["center_and_scale", "tidy", "tidy_for"]
-
 # A center or a bound may be off by this part of what the numbers spread over.
 CENTERED = 1e-3
 

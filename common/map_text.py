@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from common.features import FeatureMap
 
-__all__ = ["file_text", "laid_out"]
-
 _NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-__all__ = ["give_back_memory", "reuse_memory"]
-
 # Names of the GNU C library's settings.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 # Larger arrays go back to the system at once, and no more than this is kept.

@@ -8,8 +8,6 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_bytes", "limit_memory", "memory_bytes", "share_of"]
-
 # Threads and libraries ask for some memory that they never touch: no limit is less than the first,
 # nor than the second where there is so much.
 LEAST_LIMIT, USUAL_LIMIT = 2**31, 2**32

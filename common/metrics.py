@@ -16,8 +16,6 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from common.addresses import unusable
 from common.tls import host_and_port
 
-__all__ = ["SECONDS", "metrics_served", "serve_metrics"]
-
 # Upper ends of the histograms' buckets for the time of one query.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
 # Nobody is asked who it is here: when this many connections are open, a new one ends the oldest.

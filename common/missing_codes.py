@@ -12,8 +12,6 @@ from common.arrays import Vector
 from common.cells import months_of
 from common.looking import DIFFERENT, FEWEST_RECORDS, REPEATED, Column
 
-__all__ = ["code_for_missing", "code_note"]
-
 # 0, -1, and any number of sevens, eights or nines, as -9, 99 and 999.9; and the ends of integers.
 _SENTINEL = re.compile(
     r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII

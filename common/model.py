@@ -30,8 +30,6 @@ from common.privacy import LARGEST_BOUND
 from common.setting_errors import first_fault
 from common.texts import printable
 
-__all__ = ["Model", "model_from_json", "read_model"]
-
 FORMAT = "copriv-model/1"
 MODEL_FILE = "model.json"
 # This many values, and this much of each, are named in a sentence.

@@ -13,15 +13,6 @@ import numpy as np
 from common.arrays import Labels, Matrix, Vector
 from common.domain import Domain
 
-__all__ = [
-    "gram_change",
-    "moments_change",
-    "pack_moments",
-    "packed_length",
-    "unpack_moments",
-    "upper_triangle",
-]
-
 
 def packed_length(num_features: int) -> int:
     """Length p(p+1)/2 + p of the packed moments.

@@ -13,16 +13,6 @@ from pydantic import AfterValidator
 
 from common.texts import first_few
 
-__all__ = [
-    "Name",
-    "check_name",
-    "learner_words",
-    "name_of_table",
-    "nearest_letters",
-    "places_of",
-    "repeated",
-]
-
 NAME_RULE = "letters a-z, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 LONGEST = 64

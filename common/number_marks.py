@@ -22,8 +22,6 @@ from common.quote_marks import swallowed_notes, undecoded_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
 
-__all__ = ["has_decimal_commas", "mark_notes", "unread_number"]
-
 # What to do where a comma is the decimal mark: of a table that is read, and of a data frame.
 SAY_SO = 'say so with decimal = "," (--decimal ,)'
 IN_A_FRAME = 'read its file with decimal = "," and thousands = "."'

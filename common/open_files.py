@@ -7,8 +7,6 @@ import resource
 
 from common.errors import InputError
 
-__all__ = ["allow_open_files", "used_up"]
-
 # With fewer gRPC's threads end the process by a signal, and tables and ledgers cannot be opened.
 FEWEST = 64
 

@@ -27,8 +27,6 @@ from common.errors import InputError
 from common.pushdown import ColumnExtent, kind_of
 from common.trials import ends_the_process
 
-__all__ = ["PARQUET_ENDINGS", "ParquetFile"]
-
 PARQUET_ENDINGS = (".parquet", ".pq")
 _MADE_UP = re.compile(r"__index_level_[0-9]+__", re.ASCII)
 # What a cell takes in memory, however little in the file.

@@ -17,15 +17,6 @@ from common.errors import InputError
 from common.files import real_path
 from common.texts import printable
 
-__all__ = [
-    "PastedSecretError",
-    "Place",
-    "SecretPlace",
-    "SecretText",
-    "absolute_place",
-    "check_typed",
-]
-
 EXPECTED_PATH = "expected a path in UTF-8; rename the file or folder"
 EXPECTED_LOCALE = (
     "expected a locale that takes letters beyond ASCII for this path; set LC_ALL=C.UTF-8"

@@ -20,8 +20,6 @@ from common.batches import Keep, rows_of_arrow
 from common.databases import Column, Database, in_forms, library, quoted, tables_of
 from common.left_calls import LeftCalls
 
-__all__ = ["Postgres", "is_away"]
-
 # A server that is there answers in less.
 CONNECT_SECONDS = 30
 

@@ -18,20 +18,6 @@ from common.releases import release_of
 from common.stretches import longest_chain
 from common.terms import StudyTerms
 
-__all__ = [
-    "NoisePlan",
-    "as_decimal",
-    "epsilon_in_words",
-    "epsilon_per_response",
-    "exact_sum",
-    "in_short",
-    "l1_sensitivity",
-    "noise_scale",
-    "noted_amount",
-    "plan_noise",
-    "rounded_down",
-]
-
 UNIT_ROUNDOFF = 2.0**-53
 # The grid is so fine that rounding to it adds less than 2^-21 < 1e-6 of the sensitivity.
 GRID_BITS = 21

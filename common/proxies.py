@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from common.texts import printable
 from common.tls import is_loopback
 
-__all__ = ["ProxyRefusedError", "open_connection", "proxy_for"]
-
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 LONGEST_REPLY = 8192

@@ -25,8 +25,6 @@ from common.cells import LONGEST_TEXT, months_of
 from common.columns import category_key, parse_number
 from common.conditions import Between, keys_of, limits_of
 
-__all__ = ["ColumnExtent", "Extent", "Kind", "Wanted", "clause", "kind_of", "sqlite_clause"]
-
 Kind = Literal["number", "day", "text"]
 
 

@@ -28,18 +28,6 @@ import numpy as np
 
 from common.arrays import Flags, Labels, Vector
 
-__all__ = [
-    "Bin",
-    "Estimate",
-    "Measure",
-    "calibration",
-    "difference",
-    "estimates",
-    "how_made",
-    "measures",
-    "of_guessing",
-]
-
 RESAMPLES = 200
 COVERAGE = 0.95
 BINS = 10

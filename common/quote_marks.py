@@ -10,8 +10,6 @@ import pandas as pd
 
 from common.texts import LONGEST_NAME, named, printable
 
-__all__ = ["swallowed_notes", "undecoded_notes"]
-
 # What stands for bytes that are no character.
 UNDECODED = "\ufffd"
 

@@ -9,8 +9,6 @@ from common.arrays import Vector
 from common.domain import Domain
 from common.terms import StudyTerms
 
-__all__ = ["Release"]
-
 
 class Release(ABC):
     """One kind of response.

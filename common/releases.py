@@ -20,20 +20,6 @@ from common.release import Release
 from common.terms import StudyTerms
 from common.validation import factors_of, num_coordinates
 
-__all__ = [
-    "GRADIENT",
-    "LEAST",
-    "MOMENTS",
-    "MOST",
-    "NEWTON",
-    "RELEASES",
-    "VALIDATION",
-    "Release",
-    "curvature_scale",
-    "gradient_bound",
-    "release_of",
-]
-
 # What a factor or bound may be that comes with a study.
 LEAST, MOST = 1e-100, 1e100
 MOST_EDGES = 63

@@ -15,8 +15,6 @@ from common.arrays import Flags
 from common.conditions import matches
 from common.pushdown import Extent, Wanted
 
-__all__ = ["AnyFilter", "RowFilter", "parse_rows"]
-
 _ROW = re.compile(r"(?:-?[0-9]{1,18})?", re.ASCII)
 # More rows than any table has.
 _EVERY = range(sys.maxsize)

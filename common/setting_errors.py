@@ -14,8 +14,6 @@ from common.setting_keys import Key, keys_of
 from common.suggestions import did_you_mean, nearest
 from common.texts import number_hint, printable
 
-__all__ = ["as_toml", "first_fault", "sentences"]
-
 LONGEST_VALUE = 80
 LONGEST_PART = 40
 PARTS_SHOWN = 4

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["Key", "keys_of", "meanings"]
-
 _ARGUMENT = re.compile(r" {2}(?P<name>[a-z_0-9]++):(?P<meaning>.*+)", re.ASCII)
 
 

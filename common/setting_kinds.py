@@ -15,8 +15,6 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from common.texts import any_of
 
-__all__ = ["plain", "strict_kinds"]
-
 _STRICT = ("int", "float", "bool")
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "true, false", "str": "a text"}
 

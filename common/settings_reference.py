@@ -16,16 +16,6 @@ from common.setting_errors import as_toml
 from common.setting_keys import Key, keys_of
 from common.suggestions import did_you_mean, nearest
 
-__all__ = [
-    "default_of",
-    "example_of",
-    "explained",
-    "json_schema",
-    "meaning_of",
-    "reference",
-    "show",
-]
-
 
 def meaning_of(key: Key) -> str:
     """What a key means, in a sentence or more, with the values to choose from."""

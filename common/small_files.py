@@ -10,8 +10,6 @@ from pathlib import Path
 from common.errors import InputError
 from common.files import open_regular
 
-__all__ = ["read_own", "read_secret"]
-
 # A chain of certificates takes some thousand bytes.
 LARGEST_SMALL = 2**20
 

@@ -27,8 +27,6 @@ from common.small_files import read_secret
 from common.suggestions import refuse_twice
 from common.texts import named, printable
 
-__all__ = ["Source", "database_source", "file_source", "reading"]
-
 T = TypeVar("T")
 
 KINDS = "a CSV or Parquet file, a folder of them, a pattern such as stays/*.csv, or a database"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from common.files import open_regular
 
-__all__ = ["check_sqlite", "open_sqlite", "told_by_system"]
-
 UNTOLD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # What a rollback journal begins with, and ends with where it names another file.
 MAGIC = bytes.fromhex("d9d505f920a163d7")

@@ -7,8 +7,6 @@ import signal
 import sys
 from importlib import import_module
 
-__all__ = ["TOO_LITTLE", "start"]
-
 # What is said of a library that finds no room, by whatever error it tells of that.
 NO_ROOM = ("failed to map segment", "annot allocate memory")
 TOO_LITTLE = (

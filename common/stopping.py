@@ -12,17 +12,6 @@ from typing import NoReturn
 
 from common.files import remove_private_folder
 
-__all__ = [
-    "GRACE_SECONDS",
-    "UNREAD_STATUS",
-    "Stop",
-    "UnreadError",
-    "end_now",
-    "leave_no_core",
-    "leave_unread",
-    "told_to_end",
-]
-
 # What is under way may take so long to finish.
 GRACE_SECONDS = 5.0
 # As of other programs that write where nobody reads.

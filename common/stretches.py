@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-__all__ = ["BLOCK_CELLS", "STRETCHES", "block_records", "longest_chain", "stretches"]
-
 # 1 MB of float64: half to all of a core's second cache. Twice as much and half as much are slower.
 BLOCK_CELLS = 2**17
 # More threads than these cannot share the work; more stretches would hold more partial sums.

@@ -10,19 +10,6 @@ from collections.abc import Iterable, Sequence
 from common.errors import InputError
 from common.texts import LONGEST_NAME, named, printable
 
-__all__ = [
-    "LONGEST_SHOWN",
-    "among_columns",
-    "check_columns",
-    "did_you_mean",
-    "nearest",
-    "nearest_spelling",
-    "of_accents",
-    "refuse_twice",
-    "same_words",
-    "spelt_alike",
-]
-
 # Of the letters of two names this many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8

@@ -13,26 +13,13 @@ from pydantic import Field, field_validator, model_validator
 
 from common.batches import Tap
 from common.conditions import Condition, condition_in_words
-from common.config import Place, SecretPlace, Settings
+from common.config import Settings
 from common.dialects import Dialect, Encoding, Separator
 from common.errors import InputError
+from common.places import Place, SecretPlace
 from common.row_filters import AnyFilter, RowFilter, parse_rows
 from common.sources import KINDS, Source, database_source, file_source
 from common.suggestions import among_columns
-
-__all__ = [
-    "TablePlace",
-    "TableSource",
-    "count_shared_rows",
-    "open_source",
-    "place_of",
-    "placed",
-    "read_header",
-    "read_selected",
-    "read_table",
-    "read_tables",
-    "stream_selected",
-]
 
 # This much of a table, by estimate, is read at once where all of it must be seen.
 BYTES_AT_ONCE = 2**30

@@ -22,8 +22,6 @@ from common.map_numbers import center_and_scale, tidy
 from common.setting_errors import as_toml
 from common.texts import shortened
 
-__all__ = ["count_values", "counts_in_words", "fit_target"]
-
 # A longer value is a text and no name of a class.
 LONGEST_PUBLIC_VALUE = 100
 # This many values are named in a sentence.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from common.arrays import Vector
 
-__all__ = ["Enrollment", "OwnerDescription", "Query", "Records", "Response", "StudyTerms"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Records:

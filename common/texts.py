@@ -5,20 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = [
-    "LONGEST_NAME",
-    "LONGEST_NOTE",
-    "any_of",
-    "counted",
-    "first_few",
-    "named",
-    "number_hint",
-    "number_words",
-    "percent_words",
-    "printable",
-    "shortened",
-]
-
 # Numbers as people of many countries write them.
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
 _PERCENT = re.compile(r"[+-]?[0-9][0-9.,]* ?%", re.ASCII)

@@ -14,29 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from common.config import Place, Settings
+from common.config import Settings
 from common.errors import InputError
 from common.files import warn_of_readers
+from common.places import Place
 from common.small_files import read_own
-
-__all__ = [
-    "MAKERS",
-    "RENEWED_BY",
-    "Identity",
-    "Peer",
-    "Role",
-    "Side",
-    "TlsSettings",
-    "canonical",
-    "certified_host",
-    "host_and_port",
-    "is_loopback",
-    "load_identity",
-    "refuse_plain_text",
-    "role_named",
-    "role_uri",
-]
-
 
 Side = Literal["server", "client"]
 Role = Literal["owner", "learner"]

@@ -10,8 +10,6 @@ from typing import Any
 from common.errors import InputError
 from common.texts import first_few, number_hint, printable
 
-__all__ = ["parsed", "read_toml"]
-
 # A study of half a million owners; a text is held in memory several times over.
 LARGEST_TEXT = 64 * 2**20
 # How the names of tables end that somebody may give in the place of settings.

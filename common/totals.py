@@ -10,8 +10,6 @@ import numpy as np
 from common.errors import InputError
 from common.looking import FEWEST_RECORDS, Column, Look
 
-__all__ = ["refuse_totals"]
-
 # Cells are rounded, and some rows may occur twice, so their sum is not quite the one written.
 ROUNDED = 1e-3
 # A cell that is empty where at most this many are says that the row is no record.

@@ -13,8 +13,6 @@ from typing import NoReturn
 
 from common.stopping import leave_no_core
 
-__all__ = ["end_copy", "end_with", "ends_the_process", "fork"]
-
 # A copy that takes longer may wait for a lock that another thread held as it was made.
 LONGEST_SECONDS = 60.0
 # How a process ends for which a library gives up.

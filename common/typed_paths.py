@@ -9,8 +9,6 @@ import click
 
 from common.texts import LONGEST_NAME, printable
 
-__all__ = ["A_FILE", "A_FOLDER", "A_TABLE"]
-
 
 class _Typed(click.Path):
     """A path of a file, of a folder, or of either, which need not be there."""

@@ -13,8 +13,6 @@ from common.command import as_listed
 from common.errors import InputError
 from common.files import real_path
 
-__all__ = ["place_below", "reading_options", "typed_place"]
-
 # The options of :func:`reading_options`.
 READING = ("query", "separator", "decimal", "dates", "encoding")
 

@@ -22,15 +22,6 @@ from common.arrays import Matrix, Vector
 from common.losses import Loss
 from common.terms import StudyTerms
 
-__all__ = [
-    "Factors",
-    "ValidationMeans",
-    "factors_of",
-    "num_coordinates",
-    "tally",
-    "unpack_validation",
-]
-
 # How loss, difference and table share epsilon, as far as a response holds them. Both sides must
 # know the same: other numbers are another release.
 LOSS_PART, DIFFERENCE_PART, TABLE_PART = 2, 1, 2

@@ -23,30 +23,6 @@ from common.errors import (
 )
 from common.texts import printable
 
-__all__ = [
-    "CLIENT_OPTIONS",
-    "PROGRAM_VERSION",
-    "QUIET_OPTIONS",
-    "RECONNECT_OPTIONS",
-    "RETRY_AFTER",
-    "SERVER_OPTIONS",
-    "SHORTEST_WAIT_SECONDS",
-    "STATUS_NAMES",
-    "TOKEN_START",
-    "Options",
-    "calls_at_once",
-    "ended_on_the_way",
-    "error_numbered",
-    "error_of",
-    "retry_after",
-    "said_with",
-    "size_options",
-    "status_of",
-    "token_in",
-    "token_metadata",
-    "too_large",
-]
-
 PROGRAM_VERSION = metadata.version("copriv")
 
 Options = list[tuple[str, int]]

@@ -45,8 +45,6 @@ from learner.commands.sites import admit, check, close, doctor, invite
 from learner.commands.sweep_command import sweep
 from learner.network.warm_parent import warm_parent
 
-__all__ = ["main"]
-
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")

@@ -17,8 +17,6 @@ from common.small_files import read_own
 from common.wire import TOKEN_START
 from owner.policy import ANONYMOUS, Policy, check_learner
 
-__all__ = ["Access", "RateLimit", "new_token_line"]
-
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 # Any other name TOML wants in quotes; learners' names have none in them.
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)

@@ -11,8 +11,6 @@ import numpy as np
 from common.arrays import Vector
 from common.errors import BudgetSpentError, OrderError
 
-__all__ = ["MOST_KEPT", "Account", "Kept", "Step", "next_step", "repeats", "theta_digest"]
-
 # Responses that are kept to be given again, the last one however long it is. An account is written
 # once for many charges, so they may take more than one page of the ledger.
 KEPT_BYTES, MOST_KEPT = 2**18, 16

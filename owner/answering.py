@@ -31,8 +31,6 @@ from owner.open_study import OpenStudy, StudyMaker
 from owner.policy import check_terms
 from owner.studies import Studies, stop_all
 
-__all__ = ["DataOwner"]
-
 log = logging.getLogger("copriv.owner")
 
 

@@ -24,8 +24,6 @@ from common.texts import counted
 from owner.loading import load_records, title_of
 from owner.policy import OwnerSettings
 
-__all__ = ["AtHome", "advice", "check_personal", "evaluate_at_home"]
-
 FOLDS = 5
 # An owner with fewer records learns nothing that a comparison could distinguish from chance.
 FEWEST_RECORDS = 4 * FOLDS

@@ -41,8 +41,6 @@ from owner.refusals import PublicRefusal, Refusals, SlowLog
 from owner.route import Route
 from owner.server import open_owner, refuse_taken
 
-__all__ = ["Attachment", "open_attachment"]
-
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
 _ATTACH = f"/{pb.DESCRIPTOR.services_by_name['Learner'].full_name}/Attach"

@@ -31,21 +31,13 @@ from common.terms import Query, StudyTerms
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.audit_cases import CASES, THETA_MAX, AuditCase, Neighbour
-from owner.core import Shard, exact_answer
+from owner.core import exact_answer
 from owner.ledger import Ledger
 from owner.mechanism import DrawnAhead, NoiseFactory, secure_noise
 from owner.open_study import StudyMaker
 from owner.policy import Policy
 from owner.shard import PrivateTable
-
-__all__ = [
-    "Finding",
-    "audit",
-    "clopper_pearson",
-    "epsilon_lower_bound",
-    "num_responses",
-]
-
+from owner.shards import Shard
 
 LEARNER = "auditor"
 # A response shows a side if it is nearer to that side's answer by this share of their distance: at

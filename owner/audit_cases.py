@@ -15,19 +15,9 @@ import pandas as pd
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.losses import LOSSES, Logistic, Loss, Squared
-from common.releases import (
-    GRADIENT,
-    MOMENTS,
-    NEWTON,
-    VALIDATION,
-    Release,
-    curvature_scale,
-    gradient_bound,
-)
+from common.release import Release
+from common.releases import GRADIENT, MOMENTS, NEWTON, VALIDATION, curvature_scale, gradient_bound
 from common.terms import StudyTerms
-
-__all__ = ["CASES", "THETA_MAX", "AuditCase", "Neighbour"]
-
 
 NUM_RECORDS = 10
 # Raw values far outside the public bounds: they count only if clamping does its work.

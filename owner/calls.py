@@ -26,8 +26,6 @@ from owner.mechanism import DrawnAhead
 from owner.service import Method, OwnerService
 from owner.threads import Workers, sharing, to_its_end
 
-__all__ = ["Calls", "Context", "as_bytes"]
-
 # Types of grpc.aio take the messages' types, which here are bytes.
 Context = Any
 T = TypeVar("T")

@@ -24,17 +24,15 @@ from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from common.texts import counted, first_few, number_words, printable
 from owner.access import Access
-from owner.core import Shard, exact_answer
+from owner.core import exact_answer
 from owner.ledger_reading import studies_there
 from owner.lifetime import epsilon_left
 from owner.loading import load_records, pinned_map
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
+from owner.shards import Shard
 from owner.trial_study import TrialStudy
-
-__all__ = ["DryRun", "dry_run", "typical_answer"]
-
 
 # Public values lie within their bounds with a probability of 0.99, unless the study says
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.

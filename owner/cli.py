@@ -48,8 +48,6 @@ from owner.site_commands import (
 if TYPE_CHECKING:
     from owner.answering import DataOwner
 
-__all__ = ["main"]
-
 HEALTH_SECONDS = 3.0
 # Of an audit whose output is no terminal.
 PROGRESS_LINES = 10

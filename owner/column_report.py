@@ -14,8 +14,6 @@ from common.errors import InputError
 from common.suggestions import among_columns
 from common.texts import LONGEST_NAME, counted, percent_words, printable
 
-__all__ = ["columns_table", "notes_below", "records_in_words", "refuse_faults"]
-
 NOTHING = "-"
 LEGEND = (
     "filled, cut and unknown are shares of the records; drift 0 and spread 1 are as in the public "

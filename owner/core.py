@@ -27,19 +27,6 @@ from owner.gradients import by_compiled_code, in_blocks, largest_slopes
 from owner.shards import AnyShard, MomentShard, Shard
 from owner.sums import SHARED_CELLS, blocks, in_order, margins
 
-__all__ = [
-    "EXACT",
-    "Shard",
-    "check_theta",
-    "exact_answer",
-    "is_worth_compiling",
-    "mean_curvature",
-    "mean_gradient",
-    "release",
-    "seeded_noise",
-    "warm",
-]
-
 # Cells that a study reads, all responses together, before compiled code pays: it saves 0.1 to
 # 0.3 ns of each and takes 0.9 s and 120 MB to load: ``python benchmarks/gradient.py``.
 COMPILED_CELLS = 5 * 10**9

@@ -13,8 +13,6 @@ from common.errors import InputError
 from common.files import open_regular, write_or_refuse
 from owner.policy import OwnerSettings
 
-__all__ = ["Declared", "declare"]
-
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 

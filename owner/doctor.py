@@ -37,8 +37,6 @@ from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
 from owner.site_check import own_certificate
 
-__all__ = ["Allowed", "owner_findings"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:

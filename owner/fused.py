@@ -30,8 +30,6 @@ from common.arrays import Vector
 from common.errors import DoubtWarning
 from owner.shards import LEAST_NORM
 
-__all__ = ["SLOPES", "kernel"]
-
 # (features, targets, theta, the loss's parameter or 0, clip or infinity) -> sum of gradients.
 Kernel = Callable[[np.ndarray, Vector, Vector, float, float], Vector]
 

@@ -16,8 +16,6 @@ from common.losses import Loss
 from common.terms import Records
 from owner.sums import blocks, margins
 
-__all__ = ["Part", "by_compiled_code", "in_blocks", "largest_slopes"]
-
 # Divided by the least norm it is still a number.
 LARGEST_CLIP = 1e200
 

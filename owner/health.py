@@ -8,8 +8,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from common.errors import UnreachableError
 from common.tls import canonical
 
-__all__ = ["SERVICE", "ask_health"]
-
 SERVICE = "copriv.v1.DataOwner"
 
 

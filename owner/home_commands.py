@@ -16,8 +16,6 @@ from owner.site_commands import settings_argument
 if TYPE_CHECKING:
     from owner.at_home import AtHome
 
-__all__ = ["evaluate", "personalise"]
-
 run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_type=Path))
 
 

@@ -30,16 +30,6 @@ from common.typed_tables import place_below
 from owner.loading import load_records
 from owner.policy import OwnerSettings
 
-__all__ = [
-    "Answers",
-    "checked_budget",
-    "checked_lifetime",
-    "checked_name",
-    "look_at_table",
-    "usable",
-    "write_settings",
-]
-
 # Files of these rights are for their user alone.
 PRIVATE = 0o600
 LEAVE_EMPTY = "leave these cells empty, or have the study name it (features.missing)"

@@ -16,8 +16,6 @@ from common.names import name_of_table
 from common.texts import counted, named, printable
 from common.typed_tables import reading_options, typed_place
 
-__all__ = ["init", "settings"]
-
 NAMED = 20
 QUESTIONS = {
     "name": "The owner's name",

@@ -47,8 +47,6 @@ from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
 from owner.translation import stored_names_of, translated, with_hint
 
-__all__ = ["Joining", "asked_in_words", "look", "marks", "write_all"]
-
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
 NAMED = 12

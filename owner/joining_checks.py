@@ -21,8 +21,6 @@ from common.suggestions import among_columns, nearest_spelling
 from common.target_fitting import count_values
 from common.texts import any_of, counted, printable
 
-__all__ = ["check_columns_typed", "check_lifetime", "check_spellings_held"]
-
 LONGEST = 60
 NAMED = 6
 Rule = ColumnRule | TargetRule

@@ -32,8 +32,6 @@ from owner.ledger_tables import (
     write_meta,
 )
 
-__all__ = ["Ledger"]
-
 log = logging.getLogger("copriv.owner")
 
 

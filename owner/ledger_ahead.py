@@ -24,8 +24,6 @@ from owner.ledger_tables import (
     with_room,
 )
 
-__all__ = ["Charged", "charge_block", "charge_next"]
-
 
 @dataclass(frozen=True)
 class Charged:

@@ -18,8 +18,6 @@ from owner.ledger_given import Given
 from owner.ledger_rows import StudyEntry
 from owner.ledger_tables import TAKEN_BACK, AccountRow, StudyRow
 
-__all__ = ["Book", "Books"]
-
 
 @dataclass(frozen=True, slots=True)
 class Book:

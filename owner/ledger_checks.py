@@ -28,17 +28,6 @@ from owner.ledger_tables import (
     statements,
 )
 
-__all__ = [
-    "check_layout",
-    "check_mark",
-    "check_shard",
-    "examined",
-    "page_faults",
-    "read_account",
-    "schema_version",
-    "sound",
-]
-
 Found = Callable[[str], None]
 
 # The types of what stands in a row, without its checksum; None may stand where a table lets it.

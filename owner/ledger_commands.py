@@ -29,8 +29,6 @@ from owner.ledger_reading import (
 from owner.ledger_rows import StudyEntry, epsilon_uncounted, in_words
 from owner.ledger_tables import charges_of
 
-__all__ = ["ledger"]
-
 SHOWN_DIGITS = 4
 NONE_OPEN = "none is open, so there is nothing to close; copriv-owner ledger show lists all"
 

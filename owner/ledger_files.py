@@ -22,8 +22,6 @@ from common.files import disk_fails, lock_file, open_regular, sync_folder, warn_
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError, in_the_way
 
-__all__ = ["EMPTIED", "NO_FOLDER", "LedgerFiles", "Mark", "is_held", "read_mark"]
-
 log = logging.getLogger("copriv.owner")
 
 # SQLite's own, which take a mark as an attribute only; the content of the others begins with it.

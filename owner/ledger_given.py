@@ -29,8 +29,6 @@ from pathlib import Path
 from common.files import open_regular, real_path
 from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
 
-__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "given_at_once", "read_given"]
-
 # Stands after the ledger's own name.
 GIVEN = "-given"
 # Room for the mark, before the entries.

@@ -19,8 +19,6 @@ from owner.ledger_rows import LedgerDiskError, LedgerError, StudyEntry, explaine
 from owner.ledger_start import start_ledger, transaction
 from owner.ledger_tables import last_digests
 
-__all__ = ["HeldLedger"]
-
 
 class HeldLedger:
     """A ledger that this process holds: its studies, its budget, and all-or-nothing changes.

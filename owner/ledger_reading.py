@@ -26,19 +26,6 @@ from owner.ledger_rows import LedgerError, StudyEntry, explained
 from owner.ledger_tables import BLOCKS, SCHEMA_VERSION, AccountRow
 from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
 
-__all__ = [
-    "History",
-    "check_version",
-    "read_fingerprint",
-    "read_for_shard",
-    "read_history",
-    "read_studies",
-    "refuse_lost",
-    "snapshot",
-    "studies_there",
-    "verify_ledger",
-]
-
 
 def read_studies(path: Path) -> tuple[dict[str, str], list[StudyEntry]]:
     """The meta data and studies of a ledger, for people; it may be in use.

@@ -21,21 +21,6 @@ from common.terms import StudyTerms
 from common.texts import printable
 from owner.account import Account
 
-__all__ = [
-    "UNREADABLE",
-    "LedgerDiskError",
-    "LedgerError",
-    "StudyEntry",
-    "epsilon_uncounted",
-    "explained",
-    "in_the_way",
-    "in_words",
-    "promise_faults",
-    "terms_from_text",
-    "terms_to_text",
-    "text_digest",
-]
-
 # Whatever bytes that are not what was written can raise on their way through SQLite, JSON and us.
 UNREADABLE = (
     sqlite3.Error,

@@ -12,8 +12,6 @@ from owner.ledger_given import GIVEN
 from owner.ledger_held import HeldLedger
 from owner.ledger_tables import AccountRow, update_account, write_meta
 
-__all__ = ["SettlingLedger"]
-
 log = logging.getLogger("copriv.owner")
 
 

@@ -18,8 +18,6 @@ from owner.ledger_rows import LedgerError
 from owner.ledger_tables import SCHEMA, SCHEMA_VERSION, as_time, create_tables, write_meta
 from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
 
-__all__ = ["now", "start_ledger", "transaction"]
-
 log = logging.getLogger("copriv.owner")
 
 

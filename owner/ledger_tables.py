@@ -15,38 +15,6 @@ from typing import NamedTuple
 
 from owner.ledger_rows import text_digest
 
-__all__ = [
-    "BLOCKS",
-    "BLOCK_BYTES",
-    "CHARGES_PER_BLOCK",
-    "CHECKSUM_BYTES",
-    "META_BEGINNINGS",
-    "META_KEYS",
-    "RECORD_BYTES",
-    "SCHEMA",
-    "SCHEMA_VERSION",
-    "TAKEN_BACK",
-    "AccountRow",
-    "StudyRow",
-    "ahead_records",
-    "as_milliseconds",
-    "as_time",
-    "block_checksum",
-    "charge_record",
-    "charges_of",
-    "create_tables",
-    "ends_ahead",
-    "insert_account",
-    "insert_study",
-    "insert_text",
-    "last_digests",
-    "row_checksum",
-    "statements",
-    "update_account",
-    "with_room",
-    "write_meta",
-]
-
 SCHEMA_VERSION = "3"
 # How the table that says the version is made in every version: of columns that are stored.
 META_BEGINNINGS = tuple(

@@ -31,8 +31,6 @@ from owner.ledger_tables import (
     write_meta,
 )
 
-__all__ = ["OLD_SCHEMA", "OLD_VERSION", "check_old", "upgrade"]
-
 OLD_VERSION = "2"
 OLD_SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -11,8 +11,6 @@ from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.policy import Policy
 
-__all__ = ["Lifetime", "epsilon_left"]
-
 
 def epsilon_left(policy: Policy, studies: Sequence[StudyEntry]) -> Fraction:
     """What a policy lets the records spend that no study of a ledger holds, at least 0.

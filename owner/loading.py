@@ -34,17 +34,6 @@ from owner.shard import PrivateTable, fingerprint_of_parts
 from owner.shard_cache import ShardCache
 from owner.translation import stored_names_of, translated
 
-__all__ = [
-    "Loaded",
-    "Served",
-    "load_records",
-    "load_to_serve",
-    "named_columns",
-    "pinned_map",
-    "stays_far",
-    "title_of",
-]
-
 # The words of a query, and the calls; a name in quotes or a comment is none.
 _WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|using sample|[a-z_0-9]+ ?\(?", re.ASCII)
 # With these it may select other rows each time, or one row decides about another.

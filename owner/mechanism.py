@@ -24,16 +24,6 @@ from common.privacy import NoisePlan
 from owner.core import seeded_noise
 from owner.threads import begun
 
-__all__ = [
-    "DrawnAhead",
-    "NoiseFactory",
-    "SecureNoise",
-    "load_library",
-    "secure_noise",
-    "seeded_noise_factory",
-]
-
-
 # Memory for noise drawn ahead in one study, and the number of vectors in any case.
 AHEAD_BYTES = 8 * 2**20
 AHEAD_VECTORS = 256

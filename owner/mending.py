@@ -10,8 +10,6 @@ from owner.answering import DataOwner
 from owner.ledger_rows import LedgerError
 from owner.threads import begun
 
-__all__ = ["Mending"]
-
 TRY_SECONDS = 5.0
 
 

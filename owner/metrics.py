@@ -13,8 +13,6 @@ from common.wire import STATUS_NAMES
 from owner.answering import DataOwner
 from owner.ledger_rows import LedgerError
 
-__all__ = ["OwnerMetrics"]
-
 
 class OwnerMetrics:
     """Counters of one owner process.

@@ -19,8 +19,6 @@ from pydantic import AfterValidator, Field
 
 from common.config import Settings
 
-__all__ = ["MOST_PAUSING", "OfferSettings", "Offers"]
-
 # Offers of one learner over which the owner pauses at the same time. An honest one makes one of
 # each study; each takes a thread, and those of others are to find one.
 MOST_PAUSING = 8

@@ -23,8 +23,6 @@ from owner.policy import Policy, check_map, check_map_text, check_policy
 from owner.shard import PrivateTable
 from owner.shards import AnyShard, Shard, by_moments
 
-__all__ = ["OpenStudy", "StudyMaker"]
-
 
 @dataclass
 class OpenStudy:

@@ -12,8 +12,6 @@ import numpy as np
 from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
 
-__all__ = ["Outgoing", "OwnClock", "Send"]
-
 # A learner has one call under way, and an owner one request.
 MOST_WAITING = 64
 

@@ -22,8 +22,6 @@ import sys
 import traceback
 from typing import Any
 
-__all__ = []
-
 # What an owner imports until it serves, some of it only when it is needed.
 PRELOADED = (
     "encodings.idna",

@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from common.config import Address, Epsilon, LossName, Place, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
 from common.names import Name, check_name
+from common.places import Place
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.releases import VALIDATION, release_of
 from common.tables import TableSource
@@ -24,19 +25,6 @@ from common.tls import TlsSettings
 from owner.offers import OfferSettings
 from owner.stored import Storage
 from owner.sums import usable_threads
-
-__all__ = [
-    "ANONYMOUS",
-    "LARGEST_COUNT",
-    "OwnerSettings",
-    "Policy",
-    "check_learner",
-    "check_learner_name",
-    "check_map",
-    "check_map_text",
-    "check_policy",
-    "check_terms",
-]
 
 ANONYMOUS = "anonymous"
 _TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:[^\r\n\0]+", re.ASCII)

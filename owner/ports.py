@@ -19,8 +19,6 @@ from common.tls import Identity
 from common.wire import Options
 from owner.threads import BEGIN_SECONDS, begun, needed
 
-__all__ = ["Port", "on_loop", "soon"]
-
 log = logging.getLogger("copriv.owner")
 
 T = TypeVar("T")

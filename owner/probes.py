@@ -16,8 +16,6 @@ from owner.calls import Context, as_bytes
 from owner.health import SERVICE
 from owner.ports import soon
 
-__all__ = ["OPEN_PROBES", "Probes"]
-
 Status = health_pb2.HealthCheckResponse
 # Nobody is asked who it is here, so little is kept: when this many calls are open, a new one ends
 # the oldest.

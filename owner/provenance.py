@@ -17,8 +17,6 @@ from common.map_numbers import center_and_scale
 from common.texts import first_few
 from owner.raw_rows import RawRows
 
-__all__ = ["bounds_in_words", "check_provenance", "was_fitted_on"]
-
 FLAG = "--allow-private-bounds"
 NAMED_COLUMNS = 5
 LONGEST_NAME = 40

@@ -19,8 +19,6 @@ from common.tables import stream_selected
 from owner.policy import PrivateSource
 from owner.translation import stored_names_of, translated
 
-__all__ = ["FarRows", "HeldRows", "RawRows", "evenly_held", "table_changed"]
-
 # (place of the first row, rows)
 Receive = Callable[[int, pd.DataFrame], None]
 

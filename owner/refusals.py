@@ -15,8 +15,6 @@ from common.wire import status_of
 from owner.access import RateLimit
 from owner.ledger_rows import LedgerDiskError
 
-__all__ = ["FAILED", "PublicRefusal", "Refusals", "SlowLog"]
-
 log = logging.getLogger("copriv.owner")
 
 # Exception text may carry records or paths, so the wire says only this.

@@ -13,8 +13,6 @@ from common.errors import UntrustedError
 from common.tls import TlsSettings, load_identity
 from common.wire import Options
 
-__all__ = ["Route"]
-
 HANDSHAKE_SECONDS = 5.0
 
 

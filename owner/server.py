@@ -43,8 +43,6 @@ from owner.probes import OPEN_PROBES, Probes
 from owner.provenance import check_provenance
 from owner.service import Method, OwnerService
 
-__all__ = ["RunningOwner", "create_server", "open_owner", "refuse_taken", "start_owner"]
-
 log = logging.getLogger("copriv.owner")
 
 HEALTH = "grpc.health.v1.Health"

@@ -20,8 +20,6 @@ from owner.mechanism import DrawnAhead
 from owner.metrics import OwnerMetrics
 from owner.refusals import PublicRefusal, Refusals
 
-__all__ = ["Method", "OwnerService"]
-
 Answer = Callable[..., Response | None]
 Reply = Callable[[Any, str], Message | None]
 

@@ -25,8 +25,6 @@ from owner.shards import AnyShard, MomentShard, Shard
 from owner.stored import Storage, stored_float32
 from owner.sums import MomentStream
 
-__all__ = ["PrivateTable", "fingerprint", "fingerprint_of_parts"]
-
 T = TypeVar("T")
 # (place of the first record, features, targets).
 Receive = Callable[[int, NDArray[np.floating], Vector], None]

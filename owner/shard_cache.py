@@ -29,8 +29,6 @@ from common.files import own_folder, unwritten, write_whole
 from common.terms import Records
 from owner.stored import Storage
 
-__all__ = ["KEPT_FILES", "ShardCache"]
-
 log = logging.getLogger("copriv.owner")
 
 KEPT_FILES = 4

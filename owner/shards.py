@@ -13,8 +13,6 @@ from common.releases import GRADIENT, MOMENTS
 from common.terms import Records, StudyTerms
 from owner.sums import MomentStream, blocks, moment_sums
 
-__all__ = ["AnyShard", "MomentShard", "Shard", "by_moments"]
-
 # A record of (nearly) zeros has a gradient of (nearly) zero, whatever its slope.
 LEAST_NORM = 1e-100
 

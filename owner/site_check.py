@@ -12,8 +12,6 @@ from common.texts import printable
 from common.tls import Identity, Side, TlsSettings, load_identity
 from owner.policy import OwnerSettings
 
-__all__ = ["own_certificate", "site_lines"]
-
 HANDSHAKE_SECONDS = 5.0
 LONGEST_NAME = 80
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from owner.joining import Joining
     from owner.policy import OwnerSettings
 
-__all__ = ["check", "doctor", "join", "private_bounds_option", "settings_argument"]
-
 accept_option = click.option(
     "--accept",
     "accepted",

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from common.arrays import Matrix
 from owner.sums import blocks
 
-__all__ = ["Storage", "stored_float32"]
-
 Storage = Literal["float64", "float32"]
 
 

@@ -18,8 +18,6 @@ from owner.ledger_rows import StudyEntry, in_words
 from owner.mechanism import DrawnAhead
 from owner.open_study import OpenStudy, StudyMaker
 
-__all__ = ["OPEN_STUDIES", "Studies", "stop_all"]
-
 log = logging.getLogger("copriv.owner")
 
 # Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.

@@ -25,16 +25,6 @@ from common.arrays import Matrix, Vector
 from common.blas import one_blas_thread
 from common.stretches import BLOCK_CELLS, STRETCHES, block_records, stretches
 
-__all__ = [
-    "SHARED_CELLS",
-    "MomentStream",
-    "blocks",
-    "in_order",
-    "margins",
-    "moment_sums",
-    "usable_threads",
-]
-
 # Records of fewer cells are read sooner than another thread has woken: a full block per stretch.
 SHARED_CELLS = STRETCHES * BLOCK_CELLS
 

@@ -18,8 +18,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["Workers", "begun", "needed", "sharing", "to_its_end"]
-
 log = logging.getLogger("copriv.owner")
 
 T = TypeVar("T")

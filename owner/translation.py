@@ -14,8 +14,6 @@ from common.names import repeated
 from common.suggestions import did_you_mean, nearest
 from owner.policy import PrivateSource
 
-__all__ = ["parse_pairs", "parse_spellings", "stored_names_of", "translated", "with_hint"]
-
 
 def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.DataFrame:
     """The table in the study's words; each cell depends on its own cell only.

@@ -23,13 +23,11 @@ from common.config import (
     ValidationShare,
     check_settings,
     names_ticks,
-    read_toml,
 )
 from common.errors import InputError
 from common.releases import GRADIENT, NEWTON, RELEASES
+from common.toml_files import read_toml
 from owner.policy import LARGEST_COUNT
-
-__all__ = ["TrialStudy", "leaves_algorithm", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000

@@ -31,8 +31,6 @@ from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.variants import Variants
 from learner.algorithms.versions import Versioned
 
-__all__ = ["Asynchronous", "LearnerState", "Rule"]
-
 Rule = Literal["printed", "corrected"]
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from common.arrays import Matrix, Vector
 
-__all__ = ["box_least_squares"]
-
 # How often it is guessed which coordinates lie at an edge, before a library searches.
 GUESSES = 30
 # Steps of the library for each coordinate: by itself it ends after one, often before the minimum.

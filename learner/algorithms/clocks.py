@@ -21,22 +21,6 @@ from numpy.typing import NDArray
 from common.arrays import Vector
 from common.errors import InputError
 
-__all__ = [
-    "Groups",
-    "PoissonClocks",
-    "Tick",
-    "asking_everyone",
-    "count_per_owner",
-    "draw_slots",
-    "each_alone",
-    "first_slots",
-    "first_ticks",
-    "scheduled_frequency",
-    "slots_of",
-    "synchronous_rounds",
-    "with_everyone",
-]
-
 Groups = tuple[tuple[int, ...], ...]
 
 # An answer moves its owner's copy, and reaches the central model when the owner is asked again.

@@ -31,8 +31,6 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
 from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model
 
-__all__ = ["SecondMoments"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MomentsState:

@@ -35,8 +35,6 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
 from learner.algorithms.shrinkage import Around, Blend
 
-__all__ = ["NewtonStep", "Round"]
-
 # How much the curvature of a loss that is not squared is taken to vary from one model to the next.
 BEND = 0.02
 

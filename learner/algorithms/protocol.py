@@ -11,8 +11,6 @@ from common.arrays import Vector
 from common.errors import InputError
 from learner.algorithms.clocks import Tick
 
-__all__ = ["Algorithm", "check_numbers", "weighted_gradient"]
-
 State = TypeVar("State")
 
 

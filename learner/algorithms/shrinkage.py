@@ -33,8 +33,6 @@ from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.wiener import ODDS, kept_apart, kept_entries, surely_real
 
-__all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
-
 # The least eigenvalue of the owners' curvature against the public one is so many times what it
 # varies by chance, within these limits: less makes steps too long, more makes them shorter.
 SURE, SMALLEST_RATIOS = 2.0, (0.01, 0.25)

@@ -27,8 +27,6 @@ from common.losses import Regulariser
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers, weighted_gradient
 
-__all__ = ["SynchronousAverage", "SynchronousDescent"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SynchronousState:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from common.arrays import Vector
 from common.errors import InputError
 from common.losses import Regulariser
-from common.releases import GRADIENT, MOMENTS, NEWTON, Release
+from common.release import Release
+from common.releases import GRADIENT, MOMENTS, NEWTON
 from learner.algorithms.asynchronous import Asynchronous, Rule
 from learner.algorithms.clocks import Groups, Tick, first_ticks, synchronous_rounds
 from learner.algorithms.moments import SecondMoments
@@ -21,8 +22,6 @@ from learner.algorithms.newton import NewtonStep
 from learner.algorithms.protocol import Algorithm
 from learner.algorithms.shrinkage import Around
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-
-__all__ = ["ALGORITHMS", "NO_KEYS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated", "simulated"]
 
 Clocks = Callable[[], Iterable[Tick]]
 Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments | NewtonStep

@@ -21,8 +21,6 @@ from learner.algorithms.clocks import Groups, Tick, each_alone
 from learner.algorithms.protocol import check_numbers
 from learner.algorithms.versions import Versioned
 
-__all__ = ["Variants", "inverse_frequency"]
-
 # An owner that is back after a long absence must not throw the model into a corner of the box.
 LARGEST_COUNTED_FACTOR = 10.0
 # Ratios of frequencies held at once.

@@ -13,8 +13,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Versioned"]
-
 
 class Versioned:
     """An array of N rows, as a value.

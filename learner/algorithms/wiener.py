@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.moments import upper_triangle
 
-__all__ = ["ODDS", "kept", "kept_apart", "kept_entries", "row_factors", "surely_real"]
-
 # Variances from the least to this many doublings of it are thought possible.
 DOUBLINGS = 40
 # The odds of each, 2 to minus this, and how much each value counts against them.

@@ -15,8 +15,6 @@ from common.tls import Role, host_and_port
 from learner.network.certificates import Issued, Party, make_certificates
 from learner.planning.settings import StudySettings
 
-__all__ = ["run_certs"]
-
 
 def run_certs(
     settings: StudySettings | None,

@@ -25,8 +25,6 @@ from learner.planning.settings import StudySettings
 from learner.results.arrivals import Arrivals
 from learner.training.agreement import RULES, UNKNOWN, Asked, findings
 
-__all__ = ["check_study"]
-
 
 def check_study(
     settings: StudySettings, *, base: Path, insecure: bool, every: bool, console: Console

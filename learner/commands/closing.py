@@ -28,8 +28,6 @@ from learner.training.journal import Journal
 from learner.training.owners import Owner
 from learner.training.study import name_of_begun
 
-__all__ = ["close_run"]
-
 
 def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) -> None:
     """Close a run's study with every owner that may still hold epsilon for it.

@@ -22,8 +22,6 @@ from learner.simulated.cross_validation import CrossValidation
 from learner.training.line import OwnerLine
 from learner.training.runner import Applied
 
-__all__ = ["Display", "listening"]
-
 
 def listening(console: Console) -> Callable[[int], None]:
     """What says at which port owners may come."""

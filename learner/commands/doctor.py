@@ -25,8 +25,6 @@ from learner.network.connections import load_token
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 
-__all__ = ["study_findings"]
-
 RUNS = Path("runs")
 LONGEST_NAME = 80
 

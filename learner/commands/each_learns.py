@@ -33,8 +33,6 @@ from learner.results.verdict_words import as_number
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
-__all__ = ["run_each_learns", "with_learner"]
-
 
 def with_learner(settings: StudySettings, name: str) -> StudySettings:
     """The same study with this owner as the learner.

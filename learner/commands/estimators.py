@@ -40,8 +40,6 @@ from learner.commands.runs import Run, simulate, train
 from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
 
-__all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]
-
 # Arguments that a study's file takes the place of.
 OF_RECORDS_HERE = ("epsilon", "public", "public_share", "settings", "guard", "random_state")
 

@@ -45,8 +45,6 @@ from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json
 from learner.simulated.sweeps import Sweep, Workers, run_sweep
 
-__all__ = ["candidate_of", "run_forecast"]
-
 log = logging.getLogger("copriv.learner")
 
 VERDICT, ASKED = "forecast.json", "asked"

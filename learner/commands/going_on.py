@@ -10,8 +10,6 @@ from pathlib import Path
 from common.command import ANEW, SAME, stoppable
 from learner.results.run_folder import is_begun
 
-__all__ = ["Simulating", "Training", "close_command", "kept_in", "stoppable_run"]
-
 
 def close_command(folder: Path, *, insecure: bool, abandon: bool = False) -> str:
     """What gives the unused epsilon of a run back.

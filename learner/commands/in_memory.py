@@ -48,17 +48,6 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = [
-    "checked_numbers",
-    "dealt",
-    "given_away",
-    "known_table",
-    "name_of_target",
-    "sections",
-    "seed_of",
-    "train_in_memory",
-]
-
 # Seeds of a study; a journal keeps one as a number of 64 bits.
 SEEDS = 2**63
 # More public records than this do not make a better map of a few columns.

@@ -46,8 +46,6 @@ from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_table
 
-__all__ = ["write_study"]
-
 FEWEST_PER_FEATURE = 10
 # Fewer rows of a part differ from the others by chance alone.
 FEWEST_OF_A_PART = 50

@@ -19,8 +19,6 @@ from common.typed_tables import reading_options, typed_place
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
 
-__all__ = ["init", "settings"]
-
 EPSILON = "1"
 NAMED = 40
 

@@ -20,8 +20,6 @@ from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 
-__all__ = ["admit_requests", "invite_owners"]
-
 DAYS = 365
 
 

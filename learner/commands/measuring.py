@@ -27,8 +27,6 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Pace, run
 from learner.training.study import Outcome
 
-__all__ = ["evaluate"]
-
 # Records that the run without noise looks at where nobody has asked for it: less than a second.
 NOISELESS_RECORDS = 20_000_000
 # A model that is no further from the best one is the best one. Where no formula gives that, it is

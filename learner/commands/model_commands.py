@@ -13,8 +13,6 @@ from common.texts import counted
 from common.typed_paths import A_FOLDER, A_TABLE
 from common.typed_tables import reading_options, typed_place
 
-__all__ = ["evaluate", "export", "predict", "report"]
-
 FORMS = ("onnx", "sklearn", "json", "sql")
 
 run_argument = click.argument("run", metavar="RUN", type=click.Path(path_type=Path))

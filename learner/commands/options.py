@@ -13,20 +13,6 @@ from common.typed_paths import A_FILE
 if TYPE_CHECKING:
     from learner.planning.settings import StudySettings
 
-__all__ = [
-    "cluster_option",
-    "data_option",
-    "days_option",
-    "jobs_option",
-    "load_study",
-    "overrides_option",
-    "simulation_options",
-    "study_argument",
-    "study_options",
-    "table_options",
-    "yes_option",
-]
-
 # A folder is refused where settings are read, which names the file to give.
 study_argument = click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
 

@@ -40,8 +40,6 @@ from learner.planning.drafting import (
 )
 from learner.planning.inputs import check_columns, check_drop
 
-__all__ = ["Choices", "Session", "checked_epsilon", "checked_folder", "open_session"]
-
 MOST_PUBLIC = 5000
 PUBLIC_SHARE = 0.1
 

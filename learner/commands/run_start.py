@@ -43,8 +43,6 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
 from learner.training.study import Outcome, Watch, name_study, train
 
-__all__ = ["RunStart", "print_summary", "train_into"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunStart:

@@ -32,8 +32,6 @@ from learner.results.verdict_words import as_number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "forecast", "simulate", "sweep", "train"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:

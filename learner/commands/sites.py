@@ -11,8 +11,6 @@ from common.names import check_name
 from common.typed_paths import A_FILE, A_FOLDER
 from learner.commands.options import days_option, load_study, overrides_option, study_argument
 
-__all__ = ["admit", "check", "close", "doctor", "invite"]
-
 certs_option = click.option(
     "--certs",
     type=A_FOLDER,

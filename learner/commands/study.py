@@ -31,15 +31,6 @@ from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.study import name_of_begun
 
-__all__ = [
-    "compare_runs",
-    "read_owners",
-    "read_shards",
-    "report_run",
-    "run_simulation",
-    "run_training",
-]
-
 
 def run_training(
     settings: StudySettings | None,

@@ -49,8 +49,6 @@ from learner.training.points import (
     repeat_point,
 )
 
-__all__ = ["run_study_sweep"]
-
 MOST_SHOWN = 5
 SETTINGS, GRID = "study.toml", "grid.json"
 # What a command line can hold, at most.

@@ -9,8 +9,6 @@ import click
 from common.command import console
 from learner.commands.options import cluster_option, jobs_option, study_argument, study_options
 
-__all__ = ["sweep"]
-
 
 @click.command()
 @study_argument

@@ -26,8 +26,6 @@ from learner.results.run_folder import JOURNAL, parquet_bytes, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
-__all__ = ["evaluate_model", "export_model", "judge_table", "predict_table", "warn_if_insecure"]
-
 READ_BY_ALL = 0o004
 ENTERED_BY_ALL = 0o001
 ELSEWHERE = "give another path with --out"

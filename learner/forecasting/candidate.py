@@ -17,8 +17,6 @@ from learner.planning.settings import StudySettings, with_own_rate
 from learner.planning.ways import WAYS, as_way
 from learner.simulated.groups import PublicGroups
 
-__all__ = ["COMPARED", "Candidate"]
-
 COMPARED = (*WAYS, "published", "synchronous-1", "synchronous-2")
 PUBLISHED_HORIZON, PUBLISHED_ROUNDS = 1000, 100
 

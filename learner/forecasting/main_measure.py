@@ -26,8 +26,6 @@ from common.losses import Logistic, Squared
 from common.quality import of_guessing
 from learner.simulated.groups import PublicGroups
 
-__all__ = ["ExpectedQuality", "expected_quality"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedQuality:

@@ -25,21 +25,6 @@ from learner.planning.plan import kind_of
 from learner.planning.sections import LARGEST_HORIZON
 from learner.planning.ways import WAYS, resolved
 
-__all__ = [
-    "FACTORS",
-    "OWNERS",
-    "WAY_FACTORS",
-    "Answer",
-    "Question",
-    "answers_of",
-    "ask",
-    "ask_together",
-    "fingerprint",
-    "points_of",
-    "questions",
-    "read_answers",
-]
-
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 # Those at which every way of learning is compared with the public model.
 WAY_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)

@@ -27,8 +27,6 @@ from learner.planning.roles import own_index
 from learner.planning.ways import WAYS
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
-__all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
-
 # A change of expected relative fitness below this share does not count as harm.
 NOTICEABLE = 0.1
 CURVES = ("epsilon", "size", "owners", "horizon", "clip", "split")

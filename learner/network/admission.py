@@ -18,8 +18,6 @@ from common.names import Name
 from common.small_files import read_own
 from learner.network.certificates import CA_FOLDER, Party, sign_request
 
-__all__ = ["Guest", "admit", "invited_before", "read_guests", "write_guests"]
-
 FILE = "invited.json"
 # Some hundred bytes for each of 10,000 owners.
 LARGEST_LIST = 16 * 2**20

@@ -16,8 +16,6 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from common.texts import printable
 from common.wire import SHORTEST_WAIT_SECONDS, error_numbered, token_metadata
 
-__all__ = ["AttachedOwner", "OwnerStream"]
-
 log = logging.getLogger("copriv.learner")
 
 T = TypeVar("T")

@@ -20,8 +20,6 @@ from common.tls import Identity
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, calls_at_once, size_options
 from learner.network.attached_owner import AttachedOwner, OwnerStream
 
-__all__ = ["AttachmentServer"]
-
 _Message = pb.OwnerMessage | codec.Unreadable
 
 STOP_SECONDS = 5.0

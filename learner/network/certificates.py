@@ -25,8 +25,6 @@ from common.names import repeated
 from common.small_files import read_own
 from common.tls import Role, certified_host, role_uri
 
-__all__ = ["CA_FOLDER", "Issued", "Party", "make_certificates", "sign_request"]
-
 CA_FOLDER = "ca"
 # A daily job renews in time, and no run of a few days meets an expired certificate.
 RENEW_BEFORE = timedelta(days=30)

@@ -28,8 +28,6 @@ from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.study import Facts
 
-__all__ = ["Connections", "check_token_route", "load_token", "remote_owners", "simulated_owners"]
-
 
 @dataclass(frozen=True)
 class Connections:

@@ -33,8 +33,6 @@ from common.wire import (
 from learner.network.streams import Channels, Stream, StreamEndedError, open_stream
 from learner.training.claims import check_description
 
-__all__ = ["GrpcOwner"]
-
 T = TypeVar("T")
 
 SMALLER = "train a smaller model, or let its operator raise policy.max_features and max_map_bytes"

@@ -24,8 +24,6 @@ from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
 from learner.planning.shared_records import Rows, warn_of_shared_records
 
-__all__ = ["Hosting", "owner_processes", "owner_tables", "read_owner", "table_source"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hosting:

@@ -16,8 +16,6 @@ from learner.training.agreement import Seen
 from learner.training.enrolment import at_once
 from learner.training.owners import Owner
 
-__all__ = ["look_at_sites"]
-
 HANDSHAKE_SECONDS = 10.0
 
 

@@ -16,8 +16,6 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent
 
-__all__ = ["OwnerProcess", "StartingOwner", "starting"]
-
 STOP_SECONDS = 10.0
 START_LINE = "serving on port "
 ATTACH_LINE = "attaching to the learner"

@@ -23,8 +23,6 @@ try:
 except ImportError:  # another version of gRPC
     cygrpc = None
 
-__all__ = ["Channels", "DirectStream", "Stream", "StreamEndedError", "ThreadStream", "open_stream"]
-
 LOOK_SECONDS = 0.1
 _NEEDED = (
     "OperationType",

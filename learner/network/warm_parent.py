@@ -18,8 +18,6 @@ from pathlib import Path
 from common.command import ESCAPED
 from common.open_files import allow_open_files
 
-__all__ = ["StartedOwner", "WarmParent", "warm_parent"]
-
 
 class StartedOwner:
     """An owner's process, as its starter sees it.

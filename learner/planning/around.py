@@ -11,8 +11,6 @@ from common.gradient_bounds import largest_target
 from learner.algorithms.shrinkage import Around, whitening
 from learner.simulated.groups import PublicGroups
 
-__all__ = ["around_drifting", "around_public", "largest_gradient"]
-
 # Where public records change along their table, the entries of the owners' curvature are taken to
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01

@@ -12,8 +12,6 @@ from common.terms import Records
 from common.texts import first_few
 from learner.simulated.problem import Problem
 
-__all__ = ["both_classes_tell", "edge_sentence", "roomy_box"]
-
 # Boxes to choose from: half the side, in units of the target's deviation, or of log-odds, for each
 # feature.
 BOXES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

@@ -12,8 +12,6 @@ from common.arrays import Vector
 from common.looking import Column, Look
 from common.texts import LONGEST_NAME, first_few, printable
 
-__all__ = ["Shift", "deal", "deal_persons", "in_words", "shifts"]
-
 # Public rows are another kind of records where the largest difference of two shares is so much more
 # than where they are dealt.
 SHIFTED = 0.2

@@ -22,8 +22,6 @@ from learner.planning.side_by_side import side_by_side
 from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
-__all__ = ["believed_ways", "decide", "decide_quietly", "expect"]
-
 # Ways that ask every owner once; to decide them takes no simulated ticks.
 AT_ONCE = ("moments", "newton")
 

@@ -18,8 +18,6 @@ from common.moments import unpack_moments
 from learner.algorithms.shrinkage import Around
 from learner.algorithms.wiener import ODDS
 
-__all__ = ["Decision", "Expected", "NotedAround"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NotedAround:

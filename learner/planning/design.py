@@ -28,8 +28,6 @@ from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal
 
-__all__ = ["LONGEST_SCHEDULE", "decided", "left_open", "require_records", "under_noise"]
-
 # A schedule is held in memory.
 LONGEST_SCHEDULE = 1_000_000
 

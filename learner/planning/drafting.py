@@ -21,17 +21,6 @@ from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
 from common.texts import LONGEST_NAME, counted, printable, shortened
 
-__all__ = [
-    "Part",
-    "Target",
-    "among_whose",
-    "choose_target",
-    "equal_parts",
-    "few_of_each",
-    "missing_note",
-    "parts_by_column",
-]
-
 # Of two values the one that says yes is class +1, beside what says no.
 SAYS_YES = {
     "1": {"0", "-1"},

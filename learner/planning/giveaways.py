@@ -13,8 +13,6 @@ from common.looking import look_at
 from common.texts import named
 from learner.planning.leakage import explained_variance
 
-__all__ = ["warn_of_giveaways"]
-
 # So many cells show what there is to see.
 ENOUGH_CELLS = 1_000_000
 # Columns that explain less of the target are asked about where a study is made, and meant here.

@@ -19,8 +19,6 @@ from common.texts import printable
 from learner.planning.sections import is_owner_requested
 from learner.planning.settings import StudySettings, check_data_typed, check_forecast
 
-__all__ = ["Experiment", "Grid", "Point", "experiment_of", "grid_of", "parse_grid"]
-
 OWNERS = "owners"
 # More are a mistake, or several sweeps.
 MOST_POINTS = 10_000

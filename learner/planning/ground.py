@@ -17,8 +17,6 @@ from learner.simulated.surrogates import worlds_to_choose_in
 from learner.simulated.twin import deal
 from learner.simulated.world import World
 
-__all__ = ["FORECAST_SEED", "Ground"]
-
 FORECAST_SEED = 0
 
 

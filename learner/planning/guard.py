@@ -12,16 +12,6 @@ from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, why_taken
 from learner.simulated.cross_validation import CrossValidation
 
-__all__ = [
-    "GuardError",
-    "NotBegunError",
-    "UndecidedError",
-    "check_guard",
-    "to_beat",
-    "unit_sentence",
-    "ways_sentence",
-]
-
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
 LEAST_GAIN = 0.01

@@ -17,8 +17,6 @@ from common.features import FeatureMap
 from common.fitting import PRIOR_RECORDS, ColumnRule, category_means
 from common.terms import Records
 
-__all__ = ["held_out_records"]
-
 FOLDS, FOLDS_SEED = 10, 0
 # The code of one of fewer categories is next to nothing of one record's target.
 FEWEST_CATEGORIES = 20

@@ -11,8 +11,6 @@ from common.texts import LONGEST_NAME, first_few, named, printable
 from learner.planning.drafting import Target
 from learner.planning.leakage import explained_together, explained_variance
 
-__all__ = ["questions"]
-
 # A column that explains this much of the target is asked about.
 DOUBTED = 0.5
 # Columns that explain this much only together are parts of the target, whatever each explains.

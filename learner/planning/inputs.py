@@ -23,8 +23,6 @@ from learner.planning.leakage import (
     identifies,
 )
 
-__all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "odd_cells"]
-
 # More columns than these that are left out for the same reason are told in one line.
 MOST_ALIKE = 8
 # A column with values for fewer records is left out.

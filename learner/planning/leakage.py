@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.looking import FEWEST_RECORDS, REPEATED, Column, within_reach
 
-__all__ = ["LEAK", "explained_together", "explained_variance", "goodman_kruskal", "identifies"]
-
 # A column that explains this much of the target's variance is the target, or comes after it.
 LEAK = 0.95
 # Numbers are cut into this many groups of equal size at most.

@@ -16,15 +16,6 @@ from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
 from learner.planning.drafting import Target, missing_note
 
-__all__ = [
-    "MOSTLY_UNKNOWN",
-    "dropped_notes",
-    "far_out_notes",
-    "unknown_notes",
-    "unknown_shares",
-    "unread_notes",
-]
-
 # From here on the categories of this many records, which no public one has, teach nothing.
 UNKNOWN = 0.1
 # From here on those that public records have are known from so few that chance orders them.

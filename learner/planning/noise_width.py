@@ -9,8 +9,6 @@ import numpy as np
 
 from common.arrays import Vector
 
-__all__ = ["COVERAGE", "half_width"]
-
 # What intervals of noise and sampling hold with.
 COVERAGE = 0.95
 # Where the inverted characteristic function is cut off and how fine it is, in deviations.

@@ -32,8 +32,6 @@ from learner.planning.decision import Decision
 from learner.planning.roles import clock_rates, groups_of
 from learner.planning.settings import StudySettings
 
-__all__ = ["Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:

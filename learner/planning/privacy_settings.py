@@ -12,8 +12,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
 
-__all__ = ["AMOUNT", "PrivacySettings", "check_left_open", "or_auto"]
-
 
 def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> BeforeValidator:
     """A number between two ends, "auto" or nothing; one sentence for all else."""

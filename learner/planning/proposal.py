@@ -29,16 +29,6 @@ from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
 from learner.simulated.studies import Proposal
 
-__all__ = [
-    "NoiseError",
-    "attendance_of",
-    "check_noise",
-    "outline",
-    "problem_of",
-    "propose",
-    "unit_scales",
-]
-
 # Longer sequences of ticks are drawn again instead of kept.
 LONGEST_KNOWN = 100_000
 

@@ -29,16 +29,6 @@ from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import FEWEST, PublicGroups, drifts_within
 from learner.simulated.problem import Problem
 
-__all__ = [
-    "PublicSide",
-    "known_groups",
-    "prepare_public_side",
-    "public_groups",
-    "read_public_side",
-    "strangers_sentence",
-    "with_groups",
-]
-
 # Records for each feature below which the public model is mostly chance: what it loses beyond the
 # best one on other records is then as much as the best one loses, or more. This many are plenty.
 FEWEST_FOR_EACH, PLENTY_FOR_EACH = 2, 10

@@ -10,8 +10,6 @@ from common.arrays import Vector
 from learner.algorithms.clocks import Groups
 from learner.planning.settings import StudySettings
 
-__all__ = ["clock_rates", "epsilons_of", "groups_of", "own_index"]
-
 
 def groups_of(settings: StudySettings) -> Groups:
     """The groups as indices of owners: those that are named, then everybody else alone."""

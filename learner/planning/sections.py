@@ -9,30 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings, names_ticks
+from common.config import Address, Epsilon, LossName, Positive, Settings, names_ticks
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
+from common.places import SecretPlace
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
 from learner.planning.privacy_settings import AMOUNT, or_auto
-
-__all__ = [
-    "AUTO",
-    "LARGEST_HORIZON",
-    "MOST_ROUNDS",
-    "AlgorithmSettings",
-    "Clocks",
-    "DataSettings",
-    "LearnerSettings",
-    "ModelSettings",
-    "NetworkSettings",
-    "OwnerEntry",
-    "Profile",
-    "is_owner_requested",
-    "not_its_key",
-    "with_profile_defaults",
-]
 
 Profile = Literal["published", "recommended"]
 Initiative = Literal["learner", "broadcast", "owner"]

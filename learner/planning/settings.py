@@ -35,17 +35,6 @@ from learner.planning.sections import (
     with_profile_defaults,
 )
 
-__all__ = [
-    "StudySettings",
-    "check_data_typed",
-    "check_forecast",
-    "check_roles",
-    "has_table",
-    "is_elsewhere",
-    "load_study",
-    "with_own_rate",
-]
-
 Share = Annotated[float, Field(gt=0, le=1)]
 
 

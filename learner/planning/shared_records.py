@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from common.errors import DoubtWarning
 from common.texts import counted
 
-__all__ = ["Rows", "warn_of_shared_records"]
-
 # Equal records are taken for the same only where they are this many times more than chance makes.
 BEYOND_CHANCE = 3
 FEWEST_EQUAL = 20

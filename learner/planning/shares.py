@@ -36,8 +36,6 @@ from learner.planning.ways import LEVEL
 from learner.simulated.groups import PublicGroups, drifts_within
 from learner.simulated.surrogates import ASSUMED_DIFFERENCE
 
-__all__ = ["best_shares", "counted_shares"]
-
 
 def counted_shares(
     public: PublicGroups, num_records: Vector, scales: Vector, *, known: Sequence[int | None]

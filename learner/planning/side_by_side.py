@@ -19,8 +19,6 @@ from typing import NoReturn, TypeVar
 from common.trials import end_copy, end_with, fork
 from learner.simulated.united import own_processors
 
-__all__ = ["side_by_side"]
-
 Result = TypeVar("Result")
 
 # A copy that uses no processor time for so many seconds waits for what never comes: for a lock,

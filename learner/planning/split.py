@@ -37,8 +37,6 @@ from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle, runs_worth
 
-__all__ = ["Split", "choose_odds", "choose_split"]
-
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SHARES = (0.7, 0.5, 0.3, 0.15, 0.05, 0.02)

@@ -30,8 +30,6 @@ import numpy as np
 
 from common.arrays import Labels, Matrix, Vector
 
-__all__ = ["Tail"]
-
 TINY = 1e-300
 # Shapes nearer to 0 than this are those of an exponential distribution.
 EXPONENTIAL = 1e-6

@@ -35,8 +35,6 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import Proposal
 from learner.simulated.world import World, middle, runs_worth
 
-__all__ = ["HORIZONS", "Given", "choose"]
-
 # Ticks of the horizons that are tried.
 HORIZONS = (10, 30, 100, 300, 1000, 3000)
 CLIPS = 6

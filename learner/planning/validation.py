@@ -40,14 +40,6 @@ from learner.planning.public_side import PublicSide
 from learner.simulated.groups import consecutive_parts
 from learner.simulated.problem import Problem
 
-__all__ = [
-    "ValidationBounds",
-    "public_theta",
-    "validation_bounds",
-    "validation_study",
-    "validation_terms",
-]
-
 # What the name of a study of its own ends with.
 SUFFIX = ":validation"
 # Below this quantile of the public losses no bound is looked for: it would cut most of them.

@@ -15,18 +15,6 @@ from learner.algorithms.table import ALGORITHMS
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 
-__all__ = [
-    "LEVEL",
-    "TICKS_FROM_ZERO",
-    "WAYS",
-    "as_way",
-    "best_way",
-    "resolved",
-    "way_of",
-    "ways_of",
-    "why_taken",
-]
-
 TICKS_FROM_ZERO, MOMENTS = "ticks from zero", "moments"
 # How many times better what begins at a public model of too few records must be forecast: how far
 # off it is, is known from the same few records only. From there on what is learnt comes from the

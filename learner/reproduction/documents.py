@@ -9,8 +9,6 @@ import pandas as pd
 from common.errors import InputError
 from common.files import make_folder, open_regular, refused, write_or_refuse
 
-__all__ = ["check_document", "markdown_table", "replace_section"]
-
 MARKDOWN = {".md", ".markdown"}
 ANOTHER = "give another document"
 

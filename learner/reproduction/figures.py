@@ -11,8 +11,6 @@ from learner.reproduction.laboratory import SEED, Lab
 from learner.reproduction.papers import Kind
 from learner.reproduction.shapes import Constants, fit_constants
 
-__all__ = ["figure_numbers", "uses_grid"]
-
 BUDGETS = (1.0, 10.0, 100.0)
 PERCENTILE_RUNS = 100
 CHECKPOINTS = 50

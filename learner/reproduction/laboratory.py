@@ -32,8 +32,6 @@ from learner.reproduction.public_data import Family, Files, hospital_family, loa
 from learner.simulated.studies import run_study
 from learner.simulated.world import World
 
-__all__ = ["SEED", "Lab", "Laboratory"]
-
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
 # The papers' n_i; of hospitals the papers say only that they have at least this many.

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["FIGURES", "Data", "Figure", "Kind"]
-
 Data = Literal["loans", "hospitals", "cards"]
 Kind = Literal["percentiles", "timing", "surface", "lines", "value", "hospitals", "scenarios"]
 

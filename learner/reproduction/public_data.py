@@ -26,8 +26,6 @@ from common.tables import TableSource, read_table
 from common.terms import Records
 from learner.planning.held_out import held_out_records
 
-__all__ = ["Family", "Files", "hospital_family", "loan_family", "read_cards"]
-
 LOAN_COLUMNS = (
     "loan_amnt", "funded_amnt", "funded_amnt_inv", "term", "installment", "grade", "sub_grade",
     "emp_length", "home_ownership", "annual_inc", "verification_status", "issue_d", "purpose",

@@ -23,8 +23,6 @@ from learner.results.progress import progress
 from learner.results.run_folder import write_table
 from learner.simulated.sweeps import Workers, run_sweep
 
-__all__ = ["finding", "run_reproduction"]
-
 SLOPE_TOLERANCE = 0.25
 INTRODUCTION = """\
 ## The figures of both papers

@@ -16,8 +16,6 @@ from scipy.optimize import nnls
 
 from common.arrays import Vector
 
-__all__ = ["Constants", "fit_constants"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:

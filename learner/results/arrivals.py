@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from common.texts import named
 
-__all__ = ["Arrivals"]
-
 log = logging.getLogger("copriv.learner")
 
 # Owners that answer within this many seconds are not named.

@@ -16,8 +16,6 @@ from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
 from learner.results.verdict_words import as_number, strength
 
-__all__ = ["write_card"]
-
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
 _ADDRESS = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE | re.ASCII)

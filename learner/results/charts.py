@@ -13,8 +13,6 @@ from common.arrays import Labels, Vector
 from common.texts import number_words
 from learner.results.page import escaped
 
-__all__ = ["DASHED", "DASHED_AND_DOTTED", "DOTTED", "Line", "Mark", "curve", "strip", "timeline"]
-
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # Names of curves: the place of the first, and how far they stand apart.

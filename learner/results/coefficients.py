@@ -29,8 +29,6 @@ from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import runs_worth
 from learner.training.study import Outcome
 
-__all__ = ["coefficient_noise", "coefficients", "model_of"]
-
 INTERCEPT = "(intercept)"
 # The standard error is itself known to a tenth of it; of many features, whose runs take long, to
 # a fifth.

@@ -15,8 +15,6 @@ from learner.results.quality_words import interval_words, is_better
 from learner.results.summary import Summary
 from learner.results.verdict_words import epsilons_spent
 
-__all__ = ["ONE_DRAW", "comparison_table", "write_comparison"]
-
 HEADS = (
     *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
     *("public model", "owners who gain"),

@@ -12,8 +12,6 @@ from common.fitting import ColumnRule
 from common.model import Model
 from learner.results.coefficients import coefficients
 
-__all__ = ["json_text"]
-
 STEPS = (
     "column: a number; a date as months since 2000-01 with days as parts of 31; a category as "
     "codes[text], unknown for a text that codes has not",

@@ -18,8 +18,6 @@ from common.fitting import ColumnRule
 from common.model import Model
 from learner.results.onnx_graph import Graph
 
-__all__ = ["onnx_bytes"]
-
 MISSING = rf"(?i)\s*(?:{'|'.join(map(re.escape, sorted(missing_texts())))})\s*"
 # Of a number that no double holds runtimes make no infinity, but end: it is read as a text.
 DIGITS, EXPONENT = "[0-9]{1,100}", "e[+-]?(?:0{0,2}[0-9]{1,2}|0?1[0-9]{2})"

@@ -16,8 +16,6 @@ from common.columns import category_key, missing_texts
 from common.fitting import ColumnRule
 from common.model import Model
 
-__all__ = ["UNWRITABLE", "sql_query"]
-
 # Deeper sums than this are refused by SQLite.
 LONGEST_SUM = 500
 # Beyond this margin a probability is 0 or 1, and an exponential overflows.

@@ -16,8 +16,6 @@ from learner.results.forecast_text import owner_row, sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
 
-__all__ = ["write_forecast_page"]
-
 CURVES = {
     "epsilon": "factor on every epsilon",
     "size": "factor on every owner's records",

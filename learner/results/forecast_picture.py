@@ -18,8 +18,6 @@ from common.files import write_or_refuse
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Verdict
 
-__all__ = ["draw_forecast"]
-
 DOTS_PER_INCH = 130
 # More names than these cover each other.
 MOST_NAMES = 30

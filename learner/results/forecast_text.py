@@ -17,8 +17,6 @@ from learner.results.quality_words import MEASURES
 from learner.results.report import print_by_name
 from learner.results.verdict_words import gains_in_words
 
-__all__ = ["owner_row", "print_verdict", "sentences", "smallest_words"]
-
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
 OWNERS = (

@@ -18,8 +18,6 @@ from learner.training.line_state import LineState
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
-__all__ = ["LearnerMetrics", "PortError", "TimedOwner"]
-
 
 class PortError(NotBegunError, InputError):
     """Their port cannot be used."""

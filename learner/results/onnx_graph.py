@@ -12,8 +12,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.arrays import Vector
 
-__all__ = ["Graph"]
-
 # Texts are split and matched from operator set 20 on; lookups of doubles from ml set 4 on.
 OPERATORS, LOOKUPS, FORMAT = 20, 4, 9
 TYPES = {"number": TensorProto.DOUBLE, "text": TensorProto.STRING, "whole": TensorProto.INT64}

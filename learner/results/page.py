@@ -10,19 +10,6 @@ from pathlib import Path
 from common.files import write_or_refuse
 from common.texts import printable
 
-__all__ = [
-    "Cell",
-    "behind",
-    "escaped",
-    "listed",
-    "page",
-    "paragraphs",
-    "section",
-    "table",
-    "texts",
-    "write_page",
-]
-
 # Read at the start, as the program is: an upgrade in mid-run may replace them.
 STYLE, SCRIPT = (
     Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from learner.results.summary import Summary
 
-__all__ = ["run_figure"]
-
 SMALLEST = 1e-16
 # More lines than these are drawn as a band.
 MOST_LINES = 6

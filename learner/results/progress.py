@@ -19,8 +19,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["Advance", "Stages", "Watched", "progress"]
-
 LINES = 5
 
 

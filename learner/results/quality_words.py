@@ -5,16 +5,6 @@ from __future__ import annotations
 from common.texts import number_words, printable
 from learner.results.summary import Interval, QualitySummary
 
-__all__ = [
-    "MEASURES",
-    "UNMEASURED",
-    "at_home_lines",
-    "interval_words",
-    "is_better",
-    "no_better_than_guessing",
-    "quality_lines",
-]
-
 MEASURES = {
     "rmse": "typical error (RMSE)",
     "log_loss": "log loss",

@@ -17,20 +17,6 @@ from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
 from learner.results.verdict_words import as_number, who_gains
 
-__all__ = [
-    "WARNINGS",
-    "choice_sentences",
-    "columns",
-    "lost_sentences",
-    "named_counts",
-    "print_by_name",
-    "print_owners",
-    "rows",
-    "sentences",
-    "table_by_name",
-    "way_sentences",
-]
-
 # How many names a sentence has, and letters of a name at least a line of a table.
 NAMED, SHORTEST = 6, 5
 # Sentences that begin so are shown as warnings.

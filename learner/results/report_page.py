@@ -34,8 +34,6 @@ from learner.results.summary import Summary
 from learner.results.validation_part import validation_part
 from learner.results.verdict_words import as_number, epsilons_spent, notes, strength, verdict_lines
 
-__all__ = ["write_report"]
-
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.
 LARGEST_TRACE = 20_000_000

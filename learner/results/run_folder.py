@@ -29,25 +29,6 @@ from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 
-__all__ = [
-    "EACH_LEARNS",
-    "JOURNAL",
-    "OWNERS",
-    "VERSIONS",
-    "Trace",
-    "create_run_folder",
-    "is_begun",
-    "new_run_folder",
-    "parquet_bytes",
-    "run_of",
-    "settings_of_run",
-    "why_unfinished",
-    "write_features",
-    "write_json",
-    "write_settings",
-    "write_table",
-]
-
 # Where a run goes for which no folder is asked.
 RUNS = Path("runs")
 SETTINGS, JOURNAL = "study.toml", "journal.sqlite"

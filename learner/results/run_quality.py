@@ -21,8 +21,6 @@ from learner.planning.public_side import PublicSide
 from learner.results.summary import Interval, QualitySummary
 from learner.simulated.evaluation import union
 
-__all__ = ["Union", "quality_of_run"]
-
 SEED = 20210922
 
 

@@ -18,8 +18,6 @@ from learner.results.summary import Summary
 from learner.results.validated import missing_from, summarise_validation
 from learner.training.study import Outcome
 
-__all__ = ["exact_means", "with_quality"]
-
 
 def with_quality(
     summary: Summary, outcome: Outcome, model: Model, public: PublicSide, *, whole: Union | None

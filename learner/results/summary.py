@@ -20,18 +20,6 @@ from learner.results.run_folder import VERSIONS, why_unfinished
 from learner.results.validated import Part, ValidationSummary
 from learner.training.study import Outcome
 
-__all__ = [
-    "Evaluated",
-    "Interval",
-    "OwnerSummary",
-    "QualitySummary",
-    "StepSummary",
-    "Summary",
-    "owner_summaries",
-    "read_summary",
-    "summarise",
-]
-
 # A run of a thousand owners and ten thousand features has a megabyte.
 LARGEST_TEXT = 32 * 2**20
 

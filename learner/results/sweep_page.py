@@ -16,15 +16,6 @@ from common.texts import counted
 from learner.results.charts import DASHED, DASHED_AND_DOTTED, DOTTED, Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 
-__all__ = [
-    "incomparable",
-    "interval",
-    "makes_no_difference",
-    "sweep_summary",
-    "sweep_table",
-    "write_sweep_page",
-]
-
 FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
 # So many curves have looks of their own.

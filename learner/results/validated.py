@@ -31,15 +31,6 @@ from learner.planning.noise_width import COVERAGE, half_width
 from learner.planning.validation import ValidationBounds
 from learner.training.validation import Validated
 
-__all__ = [
-    "BinSummary",
-    "Measured",
-    "Part",
-    "ValidationSummary",
-    "missing_from",
-    "summarise_validation",
-]
-
 # Where any share lies.
 SHARE = (0.0, 1.0)
 

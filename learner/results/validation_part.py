@@ -14,8 +14,6 @@ from learner.results.validation_words import (
     validation_lines,
 )
 
-__all__ = ["validation_part"]
-
 
 def validation_part(summary: Summary) -> str:
     """Sentences, numbers, and for classes the calibration table; empty if nobody was asked."""

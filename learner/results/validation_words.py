@@ -13,15 +13,6 @@ from common.texts import counted, named, number_words, printable
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
-__all__ = [
-    "bin_rows",
-    "is_drowned",
-    "loss_name",
-    "measure_rows",
-    "validation_lines",
-    "warn_if_worse",
-]
-
 NAMED = 6
 
 

@@ -16,16 +16,6 @@ from learner.results.quality_words import (
 )
 from learner.results.summary import Summary
 
-__all__ = [
-    "as_number",
-    "epsilons_spent",
-    "gains_in_words",
-    "notes",
-    "strength",
-    "verdict_lines",
-    "who_gains",
-]
-
 NAMED = 6
 FREE_AND_SEEN = "the public records' own model (which has seen them)"
 

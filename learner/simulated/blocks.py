@@ -15,8 +15,6 @@ from learner.algorithms.clocks import Groups
 from learner.simulated.replicates import GradientFunction
 from learner.simulated.world import World
 
-__all__ = ["block_gradients"]
-
 # Matrices of this many numbers in all are brought together for one product; to copy more takes
 # longer than a product for each.
 GATHERED = 2**16

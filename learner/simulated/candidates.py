@@ -20,8 +20,6 @@ from learner.simulated.stability import stable_steps
 from learner.simulated.studies import Proposal, group_units
 from learner.simulated.world import World
 
-__all__ = ["Designs", "relative_fitness_of"]
-
 Rounds = SynchronousAverage | SynchronousDescent
 # Draws of noise are made for several ticks at a time: 2 MB of them.
 DRAWN_AHEAD = 128_000

@@ -17,8 +17,6 @@ from common.errors import InputError
 from common.extras import needing_extras
 from common.texts import printable
 
-__all__ = ["LostCall", "computed_on"]
-
 # To reach a scheduler, and once more for what it says first; also for its first worker.
 CONNECT_SECONDS = 10
 LONGEST_REASON = 200

@@ -9,8 +9,6 @@ import numpy as np
 
 from common.arrays import Labels, Matrix, Vector
 
-__all__ = ["Components", "components", "covariance_within"]
-
 # What all groups differ by counts as this many directions that a group differs in.
 PRIOR = 4.0
 

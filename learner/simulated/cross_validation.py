@@ -18,8 +18,6 @@ from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.simulated.problem import Problem
 
-__all__ = ["CrossValidation"]
-
 FOLDS, FOLDS_SEED = 5, 0
 # The calibration slope of a model that is twice too sure of what it has not seen.
 LEAST_SLOPE = 0.5

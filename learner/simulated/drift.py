@@ -37,8 +37,6 @@ from numpy.typing import NDArray
 
 from common.arrays import Flags, Labels, Matrix, Vector
 
-__all__ = ["Drift", "drift_of", "drifts_of_residuals"]
-
 # Parts of the table, and the fewest that show anything; each has two records a feature at least.
 MOST_PARTS, FEWEST_PARTS, RECORDS_PER_FEATURE = 30, 6, 2
 # The grid: lengths from half a part to this many tables, and what parts differ by, in the variance

@@ -17,9 +17,6 @@ from common.errors import InputError
 from common.terms import Records
 from learner.simulated.problem import Problem, squared_moments
 
-__all__ = ["Evaluation", "union"]
-
-
 # Margins held at once when many models are evaluated: 32 MB.
 LARGEST_BLOCK = 4_000_000
 # Models times records that are looked at along a run, about a second; fewer records than these

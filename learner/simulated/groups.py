@@ -25,16 +25,6 @@ from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
 from learner.simulated.redraws import Redraws
 
-__all__ = [
-    "FEWEST",
-    "NOTABLE_DRIFT",
-    "PublicGroups",
-    "consecutive_parts",
-    "drift",
-    "drifts_within",
-]
-
-
 # Records drift along their table if that is as probable as this.
 SURE = 0.95
 # A model loses this share of its fitness from one end of the public table to the other.

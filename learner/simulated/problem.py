@@ -21,8 +21,6 @@ from common.losses import Hinge, Loss, Regulariser
 from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 
-__all__ = ["Problem", "squared_moments"]
-
 # A coordinate is at an edge of the box if it is as near as this: optima are found to rounding.
 EDGE = 1.0 - 1e-9
 # A smooth optimum is searched anew from where the search stopped while the box leaves it a longer

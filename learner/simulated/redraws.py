@@ -36,8 +36,6 @@ from common.terms import Records
 from learner.algorithms.shrinkage import whitening
 from learner.simulated.problem import Problem
 
-__all__ = ["Redraws"]
-
 # The least that a redrawn record weighs, where the mean is 1.
 LEAST_WEIGHT = 1e-9
 TINY = 1e-300

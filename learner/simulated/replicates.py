@@ -21,18 +21,6 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import each_alone
 from learner.algorithms.variants import inverse_frequency
 
-__all__ = [
-    "GradientFunction",
-    "NoiseFunction",
-    "Replicates",
-    "ShardMoments",
-    "laplace_noise",
-    "moment_gradients",
-    "record_gradients",
-    "run_replicates",
-    "slot_weights",
-]
-
 GradientFunction = Callable[[Slots, Matrix], Matrix]
 """(slots (B,), models (R, p)) -> exact mean gradients, shape (R, p), with R/B runs at each slot."""
 NoiseFunction = Callable[[Slots], Matrix]

@@ -16,8 +16,6 @@ from common.arrays import Matrix, Vector
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.simulated.replicates import GradientFunction, NoiseFunction
 
-__all__ = ["run_rounds"]
-
 
 def run_rounds(
     algorithm: SynchronousDescent | SynchronousAverage,

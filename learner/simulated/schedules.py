@@ -22,8 +22,6 @@ from common.arrays import Flags, Slots, Vector
 from common.errors import InputError
 from learner.algorithms.clocks import draw_slots, with_everyone
 
-__all__ = ["ALWAYS", "MISSED", "Attendance", "Split", "draw_presence", "draw_schedule"]
-
 Split = Literal["horizon", "schedule"]
 
 MISSED = -1

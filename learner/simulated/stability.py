@@ -30,9 +30,6 @@ from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.simulated.replicates import slot_weights
 
-__all__ = ["largest_stable_step", "reach", "stable_steps"]
-
-
 SMALLEST_REACH = float(np.finfo(float).tiny)
 FEWEST_UNCLIPPED = 0.25
 

@@ -43,17 +43,6 @@ from learner.simulated.schedules import (
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World
 
-__all__ = [
-    "OneShot",
-    "Proposal",
-    "group_units",
-    "run_in_worlds",
-    "run_study",
-    "shortened",
-    "summed_noise",
-]
-
-
 # A longer study is simulated by fewer and longer steps, as far as they stay clear of the stability
 # limit by this factor, and in no case by more ticks than the most.
 TICKS, MOST_TICKS = 3_000, 10_000

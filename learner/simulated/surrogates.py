@@ -45,9 +45,6 @@ from common.terms import Records
 from learner.simulated.groups import PublicGroups
 from learner.simulated.world import Mixture, World
 
-__all__ = ["surrogate_world", "worlds_to_choose_in"]
-
-
 UNKNOWN = -1
 # Records that answer for one owner where answers need records; first-order exact, see `offsets`.
 PLAYED_RECORDS = 600

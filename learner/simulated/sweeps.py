@@ -32,8 +32,6 @@ from common.texts import LONGEST_NOTE, printable
 from common.trials import end_with
 from learner.simulated.cluster import LostCall, computed_on
 
-__all__ = ["Failure", "Sweep", "Workers", "holds_results", "run_sweep"]
-
 # More than the result of any point takes on the disk.
 LARGEST_RESULT = 64 * 2**20
 # Looked up at the start, as an upgrade changes the files, but not the program that computes.

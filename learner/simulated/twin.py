@@ -21,9 +21,6 @@ from learner.simulated.studies import Proposal, run_in_worlds, shortened
 from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World
 
-__all__ = ["Forecast", "deal", "forecast"]
-
-
 RUNS, WORLDS = 96, 12
 # The share of the runs between the ends of an interval.
 COVERAGE = 0.9

@@ -19,8 +19,6 @@ from common.terms import Records
 from learner.algorithms.newton import NewtonStep, Round
 from learner.simulated.world import World
 
-__all__ = ["United", "newton_steps", "own_processors"]
-
 # A record's gradient is no longer than a clip if the record is no longer than this.
 SHORTEST = 1e-300
 # Models of this many coordinates take so long to solve that processors share them; each of these

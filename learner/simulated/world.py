@@ -22,8 +22,6 @@ from learner.simulated.replicates import (
     record_gradients,
 )
 
-__all__ = ["Mixture", "World", "middle", "runs_worth"]
-
 # Records for each feature at which half of an owner's own Gram matrix is its group's.
 OWN_GRAM = 6.0
 # Up to this many coordinates runs are as many as asked for.

@@ -22,8 +22,6 @@ from common.wire import PROGRAM_VERSION
 from learner.planning.guard import NotBegunError
 from learner.training.claims import check_description
 
-__all__ = ["RULES", "UNKNOWN", "Asked", "Seen", "findings", "refuse_misfits"]
-
 RULES = (
     *("reached", "certificate", "name", "version", "clock", "columns", "map", "records"),
     *("loss", "budget", "size"),

@@ -23,15 +23,6 @@ from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
 
-__all__ = [
-    "MOST_RECORDS",
-    "Promise",
-    "check_description",
-    "check_enrollment",
-    "check_response",
-    "largest_answer",
-]
-
 # More records cannot be served: their noise would not fit an integer of 64 bits.
 MOST_RECORDS = 2**39
 MOST_NAMES = 100_000

@@ -15,15 +15,6 @@ from learner.training.enrolment import at_once, note_over, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
-__all__ = [
-    "close_validation",
-    "end_study",
-    "is_given_up",
-    "note_closed",
-    "note_given_up",
-    "open_promises",
-]
-
 CLOSED = "closed"
 # Its study is closed with some of its owners, maybe with all.
 GIVEN_UP = "given_up"

@@ -24,16 +24,6 @@ from learner.training.line import LocalLine, OwnerLine
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
-__all__ = [
-    "all_present",
-    "at_once",
-    "enrollments_of",
-    "lines_to",
-    "note_over",
-    "noted_enrollments",
-    "present",
-]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

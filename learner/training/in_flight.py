@@ -29,8 +29,6 @@ from learner.algorithms.protocol import Algorithm
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 
-__all__ = ["InFlight"]
-
 State = TypeVar("State")
 
 # Shares of the deadline. One owner is asked at first; after each answer that came soon there may be

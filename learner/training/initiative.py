@@ -25,8 +25,6 @@ from learner.training.journal_values import index_of
 from learner.training.line import OwnerLine
 from learner.training.runner import IDLE_SECONDS, Pace, raise_if_all_left
 
-__all__ = ["Requests", "live_ticks"]
-
 PENDING = "pending_tick"
 # Units of virtual time: of clocks of the usual rate, one, nobody waits so long.
 LONGEST_SILENCE = 10_000.0

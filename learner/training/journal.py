@@ -62,8 +62,6 @@ from learner.training.journal_values import (
     whole_number,
 )
 
-__all__ = ["Journal", "TickEntry"]
-
 T = TypeVar("T")
 
 # A tick is on the disk after so long, whether or not somebody needs it there.

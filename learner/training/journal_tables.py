@@ -8,8 +8,6 @@ from pathlib import Path
 
 from common.errors import InputError
 
-__all__ = ["make_tables"]
-
 # Of the tables below.
 VERSION = 2
 

@@ -16,20 +16,6 @@ from common.errors import InputError
 from common.files import unwritten
 from common.sqlite_files import told_by_system
 
-__all__ = [
-    "UNREADABLE",
-    "TickEntry",
-    "check_ticks",
-    "entries_of",
-    "finite",
-    "index_of",
-    "response_rows",
-    "sequence_of",
-    "unusable",
-    "vector_of",
-    "whole_number",
-]
-
 # Whatever values that are not what was written can raise in those who read them.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LARGEST_NUMBER = 2**53

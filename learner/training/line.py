@@ -37,8 +37,6 @@ from learner.training.claims import Promise, check_enrollment, check_response
 from learner.training.line_state import LineAction, LineEvent, LineState, Numbers, after
 from learner.training.owners import Owner
 
-__all__ = ["LocalLine", "OwnerLine", "hears"]
-
 log = logging.getLogger("copriv.learner")
 
 SHORTEST_WAIT_SECONDS = 0.05

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-__all__ = ["LineAction", "LineEvent", "LineState", "Numbers", "after"]
-
 # No owner repeats more of its answers.
 MOST_REPEATS = 16
 

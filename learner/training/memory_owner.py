@@ -15,9 +15,8 @@ from common.losses import LOSSES
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.account import MOST_KEPT, Account, Step, next_step, repeats, theta_digest
-from owner.core import Shard, check_theta, exact_answer, release, seeded_noise, warm
-
-__all__ = ["LocalShard", "MemoryOwner"]
+from owner.core import check_theta, exact_answer, release, seeded_noise, warm
+from owner.shards import Shard
 
 UNBOUNDED = Fraction(10**12)
 

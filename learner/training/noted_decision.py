@@ -22,8 +22,6 @@ from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved, way_of
 from learner.training.claims import MOST_RECORDS
 
-__all__ = ["noted_decision"]
-
 # An optimum is in its box to rounding, and so is a sum of shares.
 ROUNDING = 1e-9
 EDGE = 1.0 + ROUNDING

@@ -6,8 +6,6 @@ from typing import Protocol
 
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 
-__all__ = ["Owner"]
-
 
 class Owner(Protocol):
     """A data owner as the learner sees it.

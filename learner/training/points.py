@@ -32,18 +32,6 @@ from learner.simulated.evaluation import Evaluation
 from learner.training.noted_decision import noted_decision
 from learner.training.repeated import Repeated
 
-__all__ = [
-    "Deciding",
-    "Repeating",
-    "blocks_of",
-    "decide_point",
-    "fingerprint",
-    "read_decided",
-    "read_repeated",
-    "records_digest",
-    "repeat_point",
-]
-
 # Runs side by side, and ticks of them all that are held at once.
 SEEDS_AT_ONCE, TICKS_AT_ONCE = 100, 20_000_000
 # Ticks that are timed to learn what one costs.

@@ -39,8 +39,6 @@ from learner.simulated.rounds import run_rounds
 from learner.simulated.world import World
 from learner.training.memory_owner import LocalShard
 
-__all__ = ["NOISE_SEEDS", "Repeated"]
-
 # Noise seeds of a run, one for each owner: no two runs share one, nor one with a clock.
 NOISE_SEEDS = 1_000_000
 # A run's ticks are held in memory.

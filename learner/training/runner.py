@@ -21,11 +21,10 @@ from common.terms import Response
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
 from learner.training.in_flight import InFlight
-from learner.training.journal import Journal, TickEntry
+from learner.training.journal import Journal
+from learner.training.journal_values import TickEntry
 from learner.training.line import OwnerLine, hears
 from learner.training.line_state import LineState
-
-__all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
 log = logging.getLogger("copriv.learner")
 

@@ -38,8 +38,6 @@ from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Facts", "Outcome", "Watch", "name_of_begun", "name_study", "train"]
-
 # Under which a journal keeps it.
 STUDY_ID = "study_id"
 UUID_CHARACTERS = 36

@@ -33,8 +33,6 @@ from learner.training.line import LocalLine, OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import LocalShard
 
-__all__ = ["AGREES", "Answer", "Validated", "validate"]
-
 log = logging.getLogger("copriv.learner")
 
 # What an owner says of itself if it agrees: whether reports may show its part by its name.

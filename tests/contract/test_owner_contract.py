@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 import tomli_w
 
-from common.config import read_toml
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.features import FeatureMap
 from common.terms import Query
 from common.tls import Identity, TlsSettings, load_identity
+from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner

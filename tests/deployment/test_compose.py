@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from common.config import read_toml
+from common.toml_files import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNERS = ("mount-sinai", "nyu-langone", "montefiore")

@@ -20,10 +20,11 @@ from cryptography.x509.oid import NameOID
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
 from common.channels import open_channel
-from common.config import check_settings, read_toml
+from common.config import check_settings
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.tls import load_identity
+from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners

@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from common.config import read_toml
+from common.toml_files import read_toml
 from learner.training.closing import note_given_up
 from learner.training.journal import Journal
 from owner.ledger import Ledger

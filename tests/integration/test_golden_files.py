@@ -24,12 +24,13 @@ import tomli_w
 from calls import methods
 
 from common import codec
-from common.config import load_settings, read_toml
+from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
 from common.pb import copriv_pb2 as pb
 from common.privacy import as_decimal
 from common.tables import TableSource, read_table
 from common.terms import Enrollment, Query, StudyTerms
+from common.toml_files import read_toml
 from owner.ledger import Ledger
 from owner.policy import OwnerSettings
 from owner.server import RunningOwner, open_owner

@@ -28,10 +28,10 @@ from full_disk_owner import serves
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from waiting import wait_until
 
-from common.config import read_toml
 from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
+from common.toml_files import read_toml
 from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner

@@ -101,14 +101,20 @@ def test_an_owner_whose_log_is_on_the_full_disk_too_ends_with_the_same_status():
 
 
 DATABASES = {
-    "owner.ledger": "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()",
-    "learner.training.journal": "Journal(Path(sys.argv[1])).close()",
+    "owner.ledger": {
+        "kind": "Ledger",
+        "opened": "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()",
+    },
+    "learner.training.journal": {
+        "kind": "Journal",
+        "opened": "Journal(Path(sys.argv[1])).close()",
+    },
 }
 OPEN_TO_WRITE = """
 import sys, click
 from pathlib import Path
 from common.command import run_command
-from {module} import *
+from {module} import {kind}
 @click.command()
 @click.argument("path")
 def main(path):
@@ -124,7 +130,7 @@ def test_a_disk_without_room_for_another_file_is_tried_again(tmp_path, module, i
         pytest.skip("no file system may be mounted here")
     folder = tmp_path / "small"
     folder.mkdir()
-    code = OPEN_TO_WRITE.format(module=module, opened=DATABASES[module])
+    code = OPEN_TO_WRITE.format(module=module, **DATABASES[module])
     command = [sys.executable, "-c", code, str(folder / "a.sqlite")]
     script = f'mount -t tmpfs -o nr_inodes={inodes} none "$0" && exec "$@"'
     said = subprocess.run(
@@ -178,7 +184,7 @@ def test_a_folder_that_may_not_be_written_is_named_as_that(tmp_path, module):
         pytest.skip("permissions do not stop root, and there is no setpriv")
     folder = tmp_path / "kept"
     folder.mkdir()
-    code = OPEN_TO_WRITE.format(module=module, opened=DATABASES[module])
+    code = OPEN_TO_WRITE.format(module=module, **DATABASES[module])
     command = [sys.executable, "-c", code, str(folder / "a.sqlite")]
     if os.geteuid() == 0:
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]

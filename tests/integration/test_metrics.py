@@ -29,12 +29,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from identities import tls_of
 from waiting import wait_until
 
-from common.config import read_toml
 from common.errors import InputError, OrderError, OwnerFailedError, UnreachableError
 from common.expiry import Expiry
 from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query
 from common.tls import load_identity
+from common.toml_files import read_toml
 from common.wire import token_metadata
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates

@@ -25,15 +25,16 @@ from free_ports import free_address
 
 import learner.training.line
 import learner.training.runner
-from common.config import read_toml
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.losses import Regulariser
 from common.terms import Enrollment, Query, Records, Response, StudyTerms
+from common.toml_files import read_toml
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.results.summary import read_summary
-from learner.training.journal import Journal, TickEntry
+from learner.training.journal import Journal
+from learner.training.journal_values import TickEntry
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Applied, Pace, run

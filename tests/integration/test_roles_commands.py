@@ -24,8 +24,9 @@ from common.features import FeatureMap
 from common.losses import Squared
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
-from owner.core import Shard, mean_gradient
+from owner.core import mean_gradient
 from owner.ledger_reading import read_studies
+from owner.shards import Shard
 
 NAMES = ("north", "south")
 LISTEN_STATE = "0A"

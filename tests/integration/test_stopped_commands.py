@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 import tomli_w
 
-from common.config import read_toml
+from common.toml_files import read_toml
 from owner.server import RunningOwner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ import pytest
 import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from common.config import read_toml
 from common.errors import UnreachableError
+from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import SERVICE, ask_health

@@ -30,12 +30,12 @@ from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecke
 
 import learner.network.certificates
 from common import diagnosis
-from common.config import read_toml
 from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.proxies import open_connection
 from common.tls import Identity, load_identity
+from common.toml_files import read_toml
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health

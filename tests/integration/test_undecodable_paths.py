@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.config import Place, Settings, load_settings, with_absolute_paths
+from common.config import Settings, load_settings, with_absolute_paths
 from common.errors import InputError
 from common.files import write_or_refuse
-from common.places import SecretPlace
+from common.places import Place, SecretPlace
 from learner import simulate
 
 BAD = os.fsdecode(b"\xff\xfebad")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tomli_w
 
-from common.config import read_toml
 from common.errors import (
     BudgetSpentError,
     MalformedError,
@@ -22,6 +21,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terms import Query
+from common.toml_files import read_toml
 from learner.network.grpc_owner import GrpcOwner
 from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger

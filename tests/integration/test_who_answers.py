@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from common.config import read_toml
 from common.errors import InputError
 from common.tls import TlsSettings, load_identity
+from common.toml_files import read_toml
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies

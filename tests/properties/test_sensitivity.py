@@ -17,7 +17,8 @@ from common.losses import LOSSES
 from common.moments import gram_change, pack_moments
 from common.releases import NEWTON, curvature_scale, gradient_bound
 from common.terms import Records, StudyTerms
-from owner.core import Shard, exact_answer, mean_gradient
+from owner.core import exact_answer, mean_gradient
+from owner.shards import Shard
 
 # Corners among them: the largest gradients are there.
 PLACES = st.one_of(st.sampled_from([-1.0, 1.0, 0.0]), st.floats(-1, 1, allow_subnormal=False))

@@ -24,7 +24,7 @@ from forked import Forked
 from free_ports import free_ports
 from lone_owner import write_owner
 
-from common.config import read_toml
+from common.toml_files import read_toml
 from learner.training.journal import Journal
 from owner.ledger_reading import read_studies, verify_ledger
 

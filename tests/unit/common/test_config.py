@@ -11,18 +11,17 @@ import pytest
 from pydantic import Field
 
 from common.config import (
-    Place,
-    SecretPlace,
     Settings,
     check_address,
     load_settings,
     parse_epsilon,
     parse_value,
     parse_values,
-    read_toml,
     with_absolute_paths,
 )
 from common.errors import InputError
+from common.places import Place, SecretPlace
+from common.toml_files import read_toml
 
 
 @pytest.mark.parametrize(

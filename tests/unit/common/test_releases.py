@@ -25,8 +25,9 @@ from common.releases import (
 from common.terms import Records, StudyTerms
 from common.validation import tally, unpack_validation
 from owner.audit_cases import CASES
-from owner.core import EXACT, Shard, exact_answer
+from owner.core import EXACT, exact_answer
 from owner.mechanism import SecureNoise
+from owner.shards import Shard
 
 VALIDATED: dict[str, Any] = {
     "loss_bound": 2.0,

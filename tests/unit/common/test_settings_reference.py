@@ -13,9 +13,10 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from common.config import Epsilon, ValidationShare, read_toml
+from common.config import Epsilon, ValidationShare
 from common.setting_keys import keys_of
 from common.settings_reference import default_of, json_schema, meaning_of
+from common.toml_files import read_toml
 from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings
 

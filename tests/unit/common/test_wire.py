@@ -12,7 +12,7 @@ from common.wire import error_numbered, error_of, retry_after, status_of
 
 
 def every_refusal() -> list[type[RefusedError]]:
-    kinds = [getattr(errors, name) for name in errors.__all__]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     return [kind for kind in kinds if issubclass(kind, RefusedError)]
 
 

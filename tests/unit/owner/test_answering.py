@@ -31,11 +31,12 @@ from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, Records, StudyTerms
 from owner.answering import DataOwner
-from owner.core import EXACT, Shard, exact_answer
+from owner.core import EXACT, exact_answer
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
+from owner.shards import Shard
 from owner.studies import OPEN_STUDIES
 
 LEARNER = "anonymous"

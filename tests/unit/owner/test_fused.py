@@ -17,7 +17,8 @@ from common.losses import LOSSES
 from common.stretches import BLOCK_CELLS, STRETCHES
 from common.terms import Records
 from owner import core, fused, gradients
-from owner.core import COMPILED_CELLS, Shard, exact_answer, is_worth_compiling, mean_gradient
+from owner.core import COMPILED_CELLS, exact_answer, is_worth_compiling, mean_gradient
+from owner.shards import Shard
 
 EVERY_FLAG = 31
 

@@ -10,7 +10,6 @@ from common.privacy import plan_noise
 from common.terms import Records
 from owner.account import Account, Kept, Step, next_step, repeats
 from owner.core import (
-    Shard,
     check_theta,
     exact_answer,
     mean_curvature,
@@ -18,6 +17,7 @@ from owner.core import (
     release,
     seeded_noise,
 )
+from owner.shards import Shard
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(50, 3))

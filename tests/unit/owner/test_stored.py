@@ -14,7 +14,8 @@ from common.losses import LOSSES, loss_of
 from common.privacy import _rounding_error, plan_noise
 from common.releases import gradient_bound
 from common.terms import Records
-from owner.core import Shard, exact_answer
+from owner.core import exact_answer
+from owner.shards import Shard
 from owner.stored import stored_float32
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)

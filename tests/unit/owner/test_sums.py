@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from common.losses import LOSSES, Squared
 from common.stretches import BLOCK_CELLS, STRETCHES, block_records, stretches
 from common.terms import Records
-from owner.core import Shard, mean_curvature, mean_gradient
+from owner.core import mean_curvature, mean_gradient
+from owner.shards import Shard
 from owner.sums import SHARED_CELLS, in_order, moment_sums
 
 P = 7

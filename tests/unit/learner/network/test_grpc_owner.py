@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import tomli_w
 
-from common.config import read_toml
 from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
+from common.toml_files import read_toml
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.streams import Stream, StreamEndedError, ThreadStream

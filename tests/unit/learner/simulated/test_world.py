@@ -11,7 +11,8 @@ from learner.simulated.problem import Problem
 from learner.simulated.surrogates import surrogate_world
 from learner.simulated.united import United
 from learner.simulated.world import World
-from owner.core import Shard, mean_curvature, mean_gradient
+from owner.core import mean_curvature, mean_gradient
+from owner.shards import Shard
 
 P = 4
 

@@ -20,8 +20,8 @@ from waiting import wait_until
 from common.errors import InputError
 from learner.training.closing import open_promises
 from learner.training.enrolment import noted_enrollments
-from learner.training.journal import Journal, TickEntry
-from learner.training.journal_values import whole_number
+from learner.training.journal import Journal
+from learner.training.journal_values import TickEntry, whole_number
 
 
 def test_a_journal_that_is_none_is_let_go_of(tmp_path):
