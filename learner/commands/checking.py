@@ -20,8 +20,7 @@ from learner.commands.display import listening
 from learner.network.connections import remote_owners
 from learner.network.sites import look_at_sites
 from learner.planning.public_side import prepare_public_side
-from learner.planning.sections import LearnerSettings
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, with_remote_owners
 from learner.results.arrivals import Arrivals
 from learner.training.agreement import RULES, UNKNOWN, Asked, findings
 
@@ -69,8 +68,9 @@ def _look(
     console: Console,
 ) -> dict[str, tuple[Finding, ...]]:
     """What was found of each site, by name; the learner's own records are no site."""
-    entries = tuple(entry for entry in settings.owners if entry.name != settings.learner.own)
-    remote = settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
+    names = [entry.name for entry in settings.owners if entry.name != settings.learner.own]
+    remote = with_remote_owners(settings, names)
+    entries = remote.owners
     comes = settings.algorithm.initiative == "owner"
     identity = None
     if settings.tls is not None:
@@ -78,13 +78,11 @@ def _look(
 
     if comes:
         console.print(
-            f"waiting for {', '.join(entry.name for entry in entries)} to come, at most "
+            f"waiting for {', '.join(names)} to come, at most "
             f"{settings.network.patience:g} s (network.patience)",
             highlight=False,
         )
-    arrivals = Arrivals(
-        [entry.name for entry in entries], patience=settings.network.patience, on_all=lambda: None
-    )
+    arrivals = Arrivals(names, patience=settings.network.patience, on_all=lambda: None)
     with (
         closing(arrivals),
         remote_owners(

@@ -12,8 +12,7 @@ from common.errors import CoprivError, InputError, OrderError, RefusedError, Unr
 from common.features import load_feature_map
 from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
-from learner.planning.sections import LearnerSettings
-from learner.planning.settings import StudySettings, is_elsewhere
+from learner.planning.settings import StudySettings, is_elsewhere, with_remote_owners
 from learner.results.run_folder import JOURNAL, OWNERS, is_begun, settings_of_run
 from learner.training.claims import check_description
 from learner.training.closing import (
@@ -67,7 +66,7 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
             console.print(f"{folder}: no owner holds epsilon for this run", highlight=False)
             return
         feature_map = load_feature_map(folder / "features.json")
-        only = _only(settings, names)
+        only = with_remote_owners(settings, names)
         again = close_command(folder, insecure=insecure, abandon=abandon)
         with (
             stoppable(lambda: f"stopped; `{again}` closes those that are left"),
@@ -92,12 +91,6 @@ def _refuse_simulated(settings: StudySettings, folder: Path) -> None:
             f"{folder}: its owners were started here by copriv simulate and have ended; there is "
             "nothing to close"
         )
-
-
-def _only(settings: StudySettings, names: list[str]) -> StudySettings:
-    """The same study with only these owners."""
-    entries = tuple(entry for entry in settings.owners if entry.name in names)
-    return settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
 
 
 def _close(owner: Owner, study_id: str) -> CoprivError | None:

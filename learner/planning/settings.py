@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
@@ -224,6 +224,12 @@ def is_elsewhere(settings: StudySettings) -> bool:
     """Whether owners serve elsewhere, or come from there: training spends what they hold."""
     waits = settings.algorithm.initiative == "owner" and settings.network.listen is not None
     return waits or any(entry.address is not None for entry in settings.owners)
+
+
+def with_remote_owners(settings: StudySettings, names: Container[str]) -> StudySettings:
+    """The same study with only these owners, and with no shard of the learner's own."""
+    entries = tuple(entry for entry in settings.owners if entry.name in names)
+    return settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
 
 
 def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
