@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +66,17 @@ def name_of_table(table: str, *, otherwise: str) -> str:
     stem = Path(table).name.split(".")[0].removeprefix("env:").removeprefix("file:")
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", nearest_letters(stem), flags=re.ASCII)
     return plain.strip("-")[:60] or otherwise
+
+
+def not_among(names: Container[str], wanted: str) -> str:
+    """A name that is not taken yet: the wanted one, or with as many lines behind it as it takes.
+
+    >>> not_among(["x0", "x1"], "y"), not_among(["x", "y"], "y")
+    ('y', 'y_')
+    """
+    while wanted in names:
+        wanted += "_"
+    return wanted
 
 
 def repeated(names: Iterable[str]) -> list[str]:

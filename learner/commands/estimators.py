@@ -26,12 +26,12 @@ from common.column_faults import warn_of_inputs
 from common.errors import CoprivError
 from common.losses import LOSSES
 from common.model import Model
+from common.names import not_among
 from learner.commands.in_memory import (
     checked_numbers,
     dealt,
     given_away,
     known_table,
-    name_of_target,
     sections,
     seed_of,
     train_in_memory,
@@ -134,12 +134,12 @@ class _Federated(BaseEstimator):
                 num_columns=table.shape[1],
                 seed=seed,
             )
-            public = table[~kept].assign(**{name_of_target(table.columns): targets[~kept]})
+            public = table[~kept].assign(**{not_among(table.columns, "y"): targets[~kept]})
         else:
             public = self._public()
         self.public_records_ = len(public)
         trained = train_in_memory(
-            table[kept].assign(**{name_of_target(table.columns): targets[kept]}),
+            table[kept].assign(**{not_among(table.columns, "y"): targets[kept]}),
             public,
             labels=labels[kept],
             names=names,
@@ -169,7 +169,7 @@ class _Federated(BaseEstimator):
             table, targets = self._checked(*self.public, reset=False)
         except ValueError as error:
             raise ValueError(f"public: {error}") from error
-        return table.assign(**{name_of_target(table.columns): targets})
+        return table.assign(**{not_among(table.columns, "y"): targets})
 
     def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
         """The attributes of a fitted estimator."""

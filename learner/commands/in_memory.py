@@ -10,7 +10,7 @@ import math
 import secrets
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -132,18 +132,6 @@ def train_in_memory(
             journal.close()
     way = way_of(outcome.plan.settings)
     return Trained(model=model_of(outcome, side), owners=_owners(outcome, names), way=way)
-
-
-def name_of_target(columns: Iterable[str]) -> str:
-    """What sentences call the targets y, beside columns of any name.
-
-    >>> name_of_target(["x0", "x1"]), name_of_target(["x", "y"])
-    ('y', 'y_')
-    """
-    name, taken = "y", set(columns)
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:

@@ -25,6 +25,7 @@ from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
+from common.names import not_among
 from common.tables import TableSource
 from common.target_fitting import count_values
 from common.terms import Records
@@ -348,9 +349,7 @@ def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dic
     """
     column = next(iter(draft.parts[0].where), None)
     if column is None:
-        column = "owner"
-        while column in public.columns:
-            column += "_"
+        column = not_among(public.columns, "owner")
         public = public.assign(
             **{column: among_whose(draft.session.whose(draft.choices)[draft.public], draft.parts)}
         )
