@@ -17,25 +17,20 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from common.files import write_or_refuse
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Verdict
+from learner.results.forecast_page import CURVES
 
 DOTS_PER_INCH = 130
 # More names than these cover each other.
 MOST_NAMES = 30
 # An axis that reaches no further has room for 2 and 5 between powers of ten.
 NARROW = 100.0
-CURVES = (
-    ("epsilon", "factor on every epsilon"),
-    ("size", "factor on every owner's records"),
-    ("owners", "number of owners N"),
-    ("horizon", "horizon T, communications"),
-)
 
 mpl.use("Agg")
 
 
 def draw_forecast(verdict: Verdict, path: Path) -> None:
     """Draw a forecast as a picture."""
-    curves = [(kind, label) for kind, label in CURVES if verdict.curves.get(kind)]
+    curves = [(kind, label) for kind, label in CURVES.items() if verdict.curves.get(kind)]
     columns = min(1 + len(curves), 3)
     rows = -(-(1 + len(curves)) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")
