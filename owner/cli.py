@@ -129,7 +129,7 @@ def serve(
     sys.stdout.flush()
     _keep_what_is_there()
     if with_parent:
-        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
+        _stop_with_parent(stop)
     stop.wait()
     running.drain(grace=GRACE_SECONDS)
     _end(running.owner)
@@ -187,7 +187,7 @@ def attach(
     click.echo(f"attaching to the learner at {attached.address}")
     sys.stdout.flush()
     if with_parent:
-        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
+        _stop_with_parent(stop)
     attached.run(stop, grace=GRACE_SECONDS)
     _end(attached.owner)
 
@@ -325,10 +325,14 @@ def _end(owner: DataOwner) -> NoReturn:
     end_now(fault.exit_status)
 
 
-def _watch_input(stop: Stop) -> None:
+def _stop_with_parent(stop: Stop) -> None:
     """Standard input ends when the parent process does."""
-    sys.stdin.read()
-    stop.set()
+
+    def watch() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 for command in (init, check, doctor, join, ledger, settings_command, evaluate, personalise):
