@@ -99,27 +99,29 @@ def present(
 def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]:
     """What comes of each owner's call at the start, in their order.
 
-    All are tried at the same time; who is not there is then waited for, one after the other.
+    All are tried at the same time; who is not there is then waited for, one after the other, and
+    tried once more at least.
 
     Args:
       calls: Each asks one owner.
-      patience: Seconds for which one that is not there is waited for, the first try included.
+      patience: Seconds for which those that are not there are waited for, the first try included.
 
     Raises:
       CoprivError: Of the first in order that refuses, or stays away.
     """
-    begun = time.monotonic()
+    give_up = time.monotonic() + patience
     replies = at_once(_tried, calls)
     refused = next((reply for reply in replies if _refuses(reply)), None)
     if isinstance(refused, CoprivError):
         raise _at_the_start(refused)
-    left = begun + patience - time.monotonic()
     missing = next((reply for reply in replies if isinstance(reply, CoprivError)), None)
     # An owner that connects to the learner is waited for within the call.
-    if missing is not None and left <= 0:
+    if missing is not None and time.monotonic() >= give_up:
         raise _at_the_start(missing)
     return [
-        present(call, patience=left) if isinstance(reply, CoprivError) else reply
+        present(call, patience=give_up - time.monotonic())
+        if isinstance(reply, CoprivError)
+        else reply
         for call, reply in zip(calls, replies, strict=True)
     ]
 

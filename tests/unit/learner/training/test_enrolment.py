@@ -63,6 +63,25 @@ def test_who_stays_away_is_bad_input():
         all_present([lambda: "a", away], patience=0.1)
 
 
+def test_owners_that_come_one_after_the_other_are_waited_for_no_longer_than_one():
+    began = time.monotonic()
+
+    def comes(name: str, *, after: float) -> Callable[[], str]:
+        def call() -> str:
+            if time.monotonic() < began + after:
+                raise UnreachableError(f"owner {name}: nobody is there")
+            return name
+
+        return call
+
+    late, later = comes("a", after=1.2), comes("b", after=2.4)
+    with pytest.raises(InputError, match="owner b: nobody is there"):
+        all_present([late, later], patience=1.5)
+    # One that has come meanwhile is there, however late those before it were.
+    began = time.monotonic()
+    assert all_present([late, comes("b", after=0.3)], patience=1.5) == ["a", "b"]
+
+
 def test_who_was_waited_for_within_the_call_is_not_waited_for_again():
     """As an owner that connects to the learner."""
     tries: list[None] = []
