@@ -42,6 +42,8 @@ log = logging.getLogger("copriv.learner")
 SHORTEST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0
 LONGEST_VAIN_SECONDS = 10.0
+# Who is away for longer is looked for in vain: what the search found of it is told, once.
+WHY_AFTER_SECONDS = 10.0
 # A query is repeated only while its tick is young; a deadline that ran out is an absence.
 RETRY_SECONDS = 2.0
 
@@ -91,7 +93,7 @@ class _Contact:
         self._away_since, self._reply = (time.monotonic(), datetime.now()), None
         log.warning("away since %s: %s", f"{self._away_since[1]:%H:%M:%S}", error)
         if self._after(LineEvent.LOST) is LineAction.LOOK:
-            self._search.begin()
+            self._search.begin(str(error))
 
     def _on_reply(self, reply: Enrollment | RefusedError) -> None:
         """The owner replied to who looked for it."""
@@ -310,14 +312,16 @@ class _Search:
         """The owner has answered: when it goes away next time, it is looked for at once."""
         self._wait = SHORTEST_WAIT_SECONDS
 
-    def begin(self) -> None:
+    def begin(self, why: str) -> None:
         """Look for the owner until it replies, or for as long as the run lasts.
+
+        Why it is away, a question in mid-run has no time to find out, and this has.
 
         One that replies again and again, and answers nothing, is looked for ever more rarely: each
         time costs it an enrolment, and us a tick and two lines of the log.
         """
         self._thread = threading.Thread(
-            target=self._look, name=f"look-{self._owner.name}", daemon=True
+            target=self._look, args=(why,), name=f"look-{self._owner.name}", daemon=True
         )
         self._thread.start()
 
@@ -328,9 +332,10 @@ class _Search:
             # It may be waiting for an owner that is silent; it ends with its call.
             self._thread.join(SHORTEST_WAIT_SECONDS)
 
-    def _look(self) -> None:
+    def _look(self, why: str) -> None:
         """Enrol again until the owner replies; waits grow, with jitter."""
-        told = False
+        told = explained = False
+        long_away = time.monotonic() + WHY_AFTER_SECONDS
         while not self.stopping.wait(self._wait * _jitter()):
             try:
                 reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
@@ -338,9 +343,13 @@ class _Search:
                 reply = error
             except CoprivError as error:
                 # Waiting alone does not help: somebody must act, and hears of it once.
-                if isinstance(error, UntrustedError | InputError) and not told:
+                if isinstance(error, UntrustedError | InputError):
+                    if not told:
+                        log.warning("%s; the run looks for it again until that is mended", error)
                     told = True
-                    log.warning("%s; the run looks for it again until that is mended", error)
+                elif time.monotonic() > long_away and not explained and str(error) != why:
+                    log.warning("still away: %s", error)
+                    explained = True
                 self._wait = max(self._wait, min(2 * self._wait, LONGEST_WAIT_SECONDS))
                 continue
             self._wait = min(2 * self._wait, LONGEST_VAIN_SECONDS)

@@ -171,6 +171,44 @@ def test_a_certificate_that_keeps_an_owner_away_is_told_once(few_records, make_t
     assert len([text for text in said if "its certificate expired on 2026-01-01" in text]) == 1
 
 
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("owner north: takes connections, or drops large packets (MTU)", 1),
+        ("owner north: did not answer in time", 0),
+    ],
+)
+def test_why_an_owner_stays_away_is_told_once_where_a_longer_look_finds_another_reason(
+    found, told, few_records, make_terms, caplog, monkeypatch
+):
+    monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(learner.training.line, "WHY_AFTER_SECONDS", 0.3)
+
+    class Hung(MemoryOwner):
+        tries = 0
+
+        def answer(self, query):
+            raise UnreachableError("owner north: did not answer in time")
+
+        def enroll(self, terms):
+            self.tries += 1
+            if 1 < self.tries < 30:
+                raise UnreachableError(found)
+            return super().enroll(terms)
+
+    owner = Hung("north", few_records, seed=1)
+    line = OwnerLine(owner, make_terms(responses=6, horizon=6), retries=0)
+    line.enroll()
+    lost = time.time()
+    assert line.ask(np.full(4, 0.1)) is None
+    while owner.tries < 30:
+        time.sleep(0.001)
+    line.stop()
+    said = [record for record in caplog.records if "still away" in record.getMessage()]
+    assert [record.getMessage() for record in said] == [f"still away: {found}"] * told
+    assert all(record.created - lost > 0.25 for record in said)
+
+
 @pytest.mark.parametrize("error", [RefusedError, UnreachableError])
 def test_ticks_of_owners_that_are_gone_do_not_count_as_silence_of_the_others(
     error, few_records, make_terms
