@@ -183,6 +183,7 @@ class GrpcOwner:
         An owner that asks for patience gets the same call again, as long as the deadline lasts.
         """
         due = time.monotonic() + self._deadline
+        said: grpc.RpcError | None = None
         while True:
             channel = self._channels.now
             try:
@@ -190,9 +191,11 @@ class GrpcOwner:
             except grpc.RpcError as error:
                 wait = retry_after(error.trailing_metadata())
                 if wait is None or time.monotonic() + wait > due:
-                    raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
+                    busy = wait is not None
+                    raise self._error(error, busy=busy, diagnose=diagnose, said=said) from None
+                said = error
             except TimeoutError:
-                raise self._named(*self._cause(diagnose)) from None
+                raise self._named(*self._cause(diagnose, said)) from None
             except MalformedError as error:
                 raise MalformedError(
                     f"{self._who} sent what cannot be read: {error}; ask its operator"
@@ -205,7 +208,9 @@ class GrpcOwner:
             if self._ending.wait(wait):
                 raise self._named(UnreachableError, "the connection was closed by us")
 
-    def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
+    def _error(
+        self, error: grpc.RpcError, *, busy: bool, diagnose: bool, said: grpc.RpcError | None
+    ) -> CoprivError:
         """The owner's status as one of our errors."""
         oversized = too_large(error.code(), error.details())
         if oversized is not None:
@@ -217,21 +222,27 @@ class GrpcOwner:
         if kind is UnreachableError and not busy:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 self._channels.renew()
-            kind, detail = self._cause(diagnose)
+            kind, detail = self._cause(diagnose, said)
         return self._named(kind, detail)
 
     def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
         """An error that names the owner."""
         return kind(f"{self._who}: {detail}")
 
-    def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:
-        """Why the owner is not reached; a query in mid-run has no time to ask."""
-        if not diagnose or self._ending.is_set():
-            return UnreachableError, Cause.SILENT.sentence
-        cause = why_unreachable(
-            self._address, self._identity, far="owner", timeout=DIAGNOSIS_SECONDS
-        )
-        return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
+    def _cause(self, diagnose: bool, said: grpc.RpcError | None) -> tuple[type[CoprivError], str]:
+        """Why it is not reached, as far as there is time to ask; what it said before tells more."""
+        cause = Cause.SILENT
+        if diagnose and not self._ending.is_set():
+            cause = why_unreachable(
+                self._address, self._identity, far="owner", timeout=DIAGNOSIS_SECONDS
+            )
+            # Its certificate was seen before the call: what we sent may still fill a slow line.
+            if cause == Cause.SILENT and self._identity is not None:
+                cause = Cause.STALLED
+        sentence = cause.sentence
+        if said is not None:
+            sentence += f"; before that it said: {said_with(said.code(), said.details())}"
+        return (UntrustedError if cause.certificates else UnreachableError), sentence
 
 
 class _Queries:

@@ -36,6 +36,7 @@ from common.pb import copriv_pb2 as pb
 from common.proxies import open_connection
 from common.tls import Identity, load_identity
 from common.toml_files import read_toml
+from learner.network import grpc_owner
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
@@ -314,6 +315,23 @@ def test_a_line_that_ends_after_the_handshake_once_is_no_refusal(tmp_path):
         pytest.raises(UntrustedError, match="it refuses our certificate"),
     ):
         identify(address, who, far="owner", timeout=5)
+
+
+def test_an_owner_that_was_just_seen_is_not_told_to_have_another_address(
+    serve_tls, tmp_path, monkeypatch
+):
+    """A long feature map fills a slow line, also for the look that asks why no answer came."""
+    ours = certs(tmp_path / "ours")
+    remote = reach(serve_tls(ours / "owner-a"), identity(ours / "learner"))
+    monkeypatch.setattr(grpc_owner, "why_unreachable", lambda *_, **__: diagnosis.Cause.SILENT)
+
+    def is_late() -> None:
+        raise TimeoutError
+
+    remote.describe()
+    with pytest.raises(UnreachableError, match=r"the line is too slow for network\.deadline"):
+        remote._call(is_late, diagnose=True)
+    remote.disconnect()
 
 
 def test_an_owner_cannot_question_another_owner(serve_tls, tmp_path):

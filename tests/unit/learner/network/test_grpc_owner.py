@@ -278,6 +278,39 @@ def test_whoever_waits_for_a_busy_owner_can_be_let_go_of():
     assert "closed by us" in str(failures[0])
 
 
+@pytest.mark.parametrize("ends", [TimeoutError, grpc.RpcError])
+def test_what_an_owner_said_before_it_fell_silent_is_told(ends):
+    """As of a line too slow for a feature map: the owner says which setting to raise."""
+    owner = GrpcOwner("north", "127.0.0.1:1", deadline=LONG)
+
+    class StatusError(Refusal, grpc.RpcError):
+        def __init__(self, status: grpc.StatusCode, *values: object) -> None:
+            super().__init__(*values)
+            self._status = status
+
+        def code(self) -> grpc.StatusCode:
+            return self._status
+
+        def details(self) -> str:
+            return "no whole message came within 60 seconds"
+
+    late = StatusError(grpc.StatusCode.DEADLINE_EXCEEDED)
+    outcomes = iter(
+        [
+            StatusError(grpc.StatusCode.UNAVAILABLE, "10"),
+            TimeoutError() if ends is TimeoutError else late,
+        ]
+    )
+
+    def call() -> None:
+        raise next(outcomes)
+
+    words = "did not answer in time; .*; before that it said: no whole message came within 60 sec"
+    with pytest.raises(UnreachableError, match=words):
+        owner._call(call)
+    owner.disconnect()
+
+
 def test_an_owner_that_has_come_is_found_by_the_next_call(owner_folder, serve_owner):
     settings = owner_folder("north")
     with socket.socket() as free:
