@@ -37,6 +37,7 @@ PAUSE_THREADS = 16
 # Calls open at once, of all learners together; each takes some 50 kB.
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
+GONE_SECONDS = 0.1
 # A call that waits for noise looks for it after the first pause; each is a quarter longer than the
 # one before, up to the last.
 FIRST_LOOK_SECONDS, LATER_LOOKS, LAST_LOOK_SECONDS = 0.0005, 1.25, 0.05
@@ -229,6 +230,8 @@ class Calls:
             raise BusyError("this owner is stopping; ask again later", retry_after=RETRY_SECONDS)
         if patience.ran_out:
             raise self._slow(f"no whole message came within {self._idle_seconds:g} seconds")
+        # Of a caller that is gone gRPC says the same, and ends its call a moment later.
+        await asyncio.sleep(GONE_SECONDS)
         raise MalformedError("no message came with the call; send one")
 
     def _slow(self, what: str) -> BusyError:

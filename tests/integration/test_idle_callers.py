@@ -202,6 +202,20 @@ def test_a_call_whose_message_never_comes_ends(owner_folder, serve_owner):
         assert stream.code() is grpc.StatusCode.OK
 
 
+def test_who_is_gone_before_its_message_came_is_not_refused(owner_folder, serve_owner, caplog):
+    """As where a line breaks within a long feature map: the owner's log blamed its learner."""
+    running = serve_owner(owner_folder())
+    for _ in range(3):
+        with silent_calls(running, f"{SERVICE}/Enroll", 3):
+            time.sleep(0.2)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        call = channel.stream_stream(f"/{SERVICE}/Enroll")(iter(()), timeout=20)
+        assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "no message came with the call" in call.details()
+    refused = [r for r in caplog.records if "no message came with the call" in r.getMessage()]
+    assert len(refused) == 1
+
+
 def test_a_learner_whose_line_stood_still_within_a_message_is_not_refused_for_good(
     owner_folder, serve_owner, make_terms
 ):
