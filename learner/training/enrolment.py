@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,8 @@ from learner.training.owners import Owner
 S = TypeVar("S")
 T = TypeVar("T")
 
-START_WAIT_SECONDS = 0.2
+# Between two looks for an owner that is not there: each a half longer, up to the last.
+START_WAIT_SECONDS, LATER_WAITS, LAST_WAIT_SECONDS = 0.2, 1.5, 1.0
 # Owners that are asked at the same time, each by a thread: of thousands the others wait.
 MOST_AT_ONCE = 64
 # Owners are being disconnected, so that some may have closed the study already.
@@ -68,7 +70,11 @@ def _enroll(line: OwnerLine, *, num_records: int, responses: int) -> Enrollment:
 
 
 def present(
-    call: Callable[[], T], *, patience: float, waits: Callable[[], None] = lambda: None
+    call: Callable[[], T],
+    *,
+    patience: float,
+    waits: Callable[[], None] = lambda: None,
+    over: threading.Event | None = None,
 ) -> T:
     """A call at the start: an owner that stays away is a wrong address or not started.
 
@@ -76,31 +82,34 @@ def present(
       call: Asks the owner.
       patience: Seconds after which no other attempt is made.
       waits: Called once, if the owner is waited for.
+      over: Set where nobody needs the owner any more.
 
     Raises:
       InputError: The owner stays away.
       CoprivError: It refuses or fails; this is not tried again.
     """
     give_up = time.monotonic() + patience
-    is_waiting = False
+    over = over or threading.Event()
+    is_waiting, wait = False, START_WAIT_SECONDS
     while True:
         try:
             return call()
         except CoprivError as error:
-            if not _refuses(error) and time.monotonic() < give_up:
-                if not is_waiting:
-                    waits()
-                is_waiting = True
-                time.sleep(START_WAIT_SECONDS)
-                continue
-            raise _at_the_start(error) from None
+            if _refuses(error) or time.monotonic() >= give_up:
+                raise _at_the_start(error) from None
+            if not is_waiting:
+                waits()
+            is_waiting = True
+            if over.wait(wait):
+                raise _at_the_start(error) from None
+            wait = min(LATER_WAITS * wait, LAST_WAIT_SECONDS)
 
 
 def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]:
     """What comes of each owner's call at the start, in their order.
 
-    All are tried at the same time; who is not there is then waited for, one after the other, and
-    tried once more at least.
+    All are tried at the same time; those that are not there are then waited for together, and each
+    is tried once more at least.
 
     Args:
       calls: Each asks one owner.
@@ -118,12 +127,18 @@ def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]
     # An owner that connects to the learner is waited for within the call.
     if missing is not None and time.monotonic() >= give_up:
         raise _at_the_start(missing)
-    return [
-        present(call, patience=give_up - time.monotonic())
-        if isinstance(reply, CoprivError)
-        else reply
-        for call, reply in zip(calls, replies, strict=True)
-    ]
+    over = threading.Event()
+
+    def waited_for(tried: tuple[Callable[[], T], T | CoprivError]) -> T:
+        call, reply = tried
+        if not isinstance(reply, CoprivError):
+            return reply
+        return present(call, patience=give_up - time.monotonic(), over=over)
+
+    try:
+        return at_once(waited_for, zip(calls, replies, strict=True))
+    finally:
+        over.set()
 
 
 def _at_the_start(error: CoprivError) -> CoprivError:

@@ -82,6 +82,37 @@ def test_owners_that_come_one_after_the_other_are_waited_for_no_longer_than_one(
     assert all_present([late, comes("b", after=0.3)], patience=1.5) == ["a", "b"]
 
 
+def test_those_that_were_not_there_are_tried_at_the_same_time_and_no_more_once_one_stays_away():
+    """Over slow lines each try takes long."""
+    together = threading.Barrier(3, timeout=10)
+
+    def second_try(name: str) -> Callable[[], str]:
+        tries = iter([fails(UnreachableError(f"owner {name}: nobody is there")), together.wait])
+
+        def call() -> str:
+            next(tries)()
+            return name
+
+        return call
+
+    assert all_present([second_try(name) for name in "abc"], patience=30.0) == ["a", "b", "c"]
+    tries: list[float] = []
+
+    def away() -> str:
+        tries.append(time.monotonic())
+        raise UnreachableError("owner b: nobody is there")
+
+    outcomes = iter([UnreachableError("owner a: nobody is there"), PolicyError("owner a")])
+
+    def refuses() -> str:
+        raise next(outcomes)
+
+    with pytest.raises(PolicyError, match="owner a"):
+        all_present([refuses, away], patience=30.0)
+    time.sleep(1.0)
+    assert len(tries) <= 3
+
+
 def test_who_was_waited_for_within_the_call_is_not_waited_for_again():
     """As an owner that connects to the learner."""
     tries: list[None] = []
