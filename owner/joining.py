@@ -45,7 +45,7 @@ from common.typed_tables import place_below
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
-from owner.translation import stored_names_of, translated, with_hint
+from owner.translation import stored_names_of, translated, with_hints
 
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
@@ -189,7 +189,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     if missing:
         needed = invited.feature_map.columns_needed
         names = [str(name) for name in raw.columns if name not in needed]
-        sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
+        shown = [printable(name, LONGEST_NAME) for name in missing]
+        sentences = "; ".join(with_hints(shown, names))
         others = f"; its other columns are {named(names, NAMED)}" if names else ""
         raise InputError(
             f"{joining.where}: {sentences}{others}; --rename STUDY=OWN maps a column; where there "

@@ -126,13 +126,22 @@ def _pair(name: str, own: str) -> str:
     return f"--rename $'{''.join(shown)}'"
 
 
-def with_hint(name: str, names: Sequence[str]) -> str:
-    """A column that is missing, and the one of the table that may be meant.
+def with_hints(missing: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns that are missing, each with the one of the table that may be meant.
 
-    >>> with_hint("income", ["Annual Income", "age"])
-    "no column 'income' (is it 'Annual Income'? then --rename 'income=Annual Income')"
+    A column of the table is a hint for the one missing column that it is nearest to.
+
+    >>> with_hints(["income"], ["Annual Income", "age"])
+    ["no column 'income' (is it 'Annual Income'? then --rename 'income=Annual Income')"]
+    >>> with_hints(["glucose", "los"], ["Glukose"])
+    ["no column 'glucose' (is it 'Glukose'? then --rename glucose=Glukose)", "no column 'los'"]
     """
-    meant, hint = nearest(name, names, cutoff=0.5), ""
-    if meant is not None:
-        hint = f" (is it {meant!r}? then {_pair(name, meant)})"
-    return f"no column {name!r}{hint}"
+    rivals: dict[str, list[str]] = {}
+    for name in missing:
+        if (near := nearest(name, names, cutoff=0.5)) is not None:
+            rivals.setdefault(near, []).append(name)
+    meant = {nearest(near, those, cutoff=0.0): near for near, those in rivals.items()}
+    hints = {
+        name: f" (is it {near!r}? then {_pair(name, near)})" for name, near in meant.items() if name
+    }
+    return [f"no column {name!r}{hints.get(name, '')}" for name in missing]

@@ -7,10 +7,14 @@ import difflib
 import pytest
 
 from common.suggestions import LONGEST_SHOWN, among_columns, did_you_mean
-from owner.translation import with_hint
+from owner.translation import with_hints
 
 
-@pytest.mark.parametrize("suggest", [did_you_mean, among_columns, with_hint])
+def _hint(name: str, names: list[str]) -> str:
+    return with_hints([name], names)[0]
+
+
+@pytest.mark.parametrize("suggest", [did_you_mean, among_columns, _hint])
 def test_no_name_is_compared_further_than_it_is_shown(monkeypatch, suggest):
     compared = []
 

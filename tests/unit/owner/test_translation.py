@@ -11,7 +11,7 @@ import pytest
 from common.columns import category_keys
 from common.errors import InputError
 from owner.policy import PrivateSource
-from owner.translation import parse_pairs, parse_spellings, translated, with_hint
+from owner.translation import parse_pairs, parse_spellings, translated, with_hints
 
 TABLE = pd.DataFrame({"sex": ["m", " f ", None, "x"], "age": ["365", "730 ", "n/a", "1e400"]})
 
@@ -62,9 +62,17 @@ def test_a_name_with_a_line_break_is_suggested_as_it_can_be_typed():
     assert r"no column 'age (years)' in the table; did you mean 'age\n(years)'?" in str(
         refused.value
     )
-    hint = with_hint("Age years", list(table)).partition("--rename ")[2].removesuffix(")")
+    hint = with_hints(["Age years"], list(table))[0].partition("--rename ")[2].removesuffix(")")
     typed = subprocess.check_output(["bash", "-c", f"printf %s {hint}"], text=True)
     assert parse_pairs("--rename", [typed]) == {"Age years": "age\n(years)"}
+
+
+def test_a_column_is_suggested_for_one_missing_column_only():
+    """One who types every suggestion would train on sugar as the length of stay."""
+    own = ["Liegedauer", "Glukose", "Alter"]
+    sugar = "no column 'glucose' (is it 'Glukose'? then --rename glucose=Glukose)"
+    assert with_hints(["glucose", "los"], own) == [sugar, "no column 'los'"]
+    assert with_hints(["los", "glucose"], own) == ["no column 'los'", sugar]
 
 
 @pytest.mark.parametrize("text", ["", "a", "a=", "=b"])
