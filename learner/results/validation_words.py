@@ -232,9 +232,9 @@ def _better(found: ValidationSummary) -> list[str]:
             "predict and copriv export take that one with --public"
         )
     return [
-        f"By their answers {verdict}. Its mean loss differs by {words(less)}. Each record's "
-        f"difference counts as at most {number_words(bound)}; the interval allows for that as far "
-        "as the public records show it."
+        f"By their answers {verdict}. Its mean loss less that of the public records' model is "
+        f"{words(less)}: below 0 it is better. Each record's difference counts as at most "
+        f"{number_words(bound)}; the interval allows for that as far as the public records show it."
     ]
 
 

@@ -128,6 +128,10 @@ def test_the_verdict_is_what_the_whole_interval_says(
     found = summarised(difference, cut_below=cut_below)
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
+    # Which of the two has the smaller loss is said where the verdict does not say it.
+    less = f"Its mean loss less that of the public records' model is {difference:.3g} ("
+    assert less in lines[1]
+    assert ": below 0 it is better. Each record's" in lines[1]
     assert (
         "difference counts as at most 0.5; the interval allows for that as far as the public "
         "records show it" in lines[1]
