@@ -18,7 +18,7 @@ from accuracy import compare_case, draw_cases, groups_of, overall, summarise
 
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.public_data import Files, hospital_family, loan_family
-from learner.simulated.groups import NOTABLE_DRIFT, drift
+from learner.simulated.groups import drift, is_notable
 from learner.simulated.sweeps import Workers, run_sweep
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
@@ -77,7 +77,11 @@ def main(  # noqa: PLR0917 (one for each option)
     ]
     print(table.to_string(index=False))
     print(*total, sep="\n")
-    drifts = {family.name: drift(groups_of(family)) for family in families}
+    drifts = {
+        family.name: (drift(groups), is_notable(groups))
+        for family in families
+        for groups in [groups_of(family)]
+    }
     lines = [
         "## Forecast against measured",
         "",
@@ -93,8 +97,8 @@ def main(  # noqa: PLR0917 (one for each option)
         "",
         "Drift of the public records, as `copriv forecast` tells it: "
         + ", ".join(
-            f"{name} {value:.3f}{' (warned of)' if value > NOTABLE_DRIFT else ''}"
-            for name, value in drifts.items()
+            f"{name} {value:.3f}{' (warned of)' if warned else ''}"
+            for name, (value, warned) in drifts.items()
         )
         + ".",
     ]

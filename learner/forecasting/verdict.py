@@ -25,7 +25,7 @@ from learner.planning.guard import to_beat, unit_sentence, ways_sentence
 from learner.planning.public_side import strangers_sentence
 from learner.planning.roles import own_index
 from learner.planning.ways import WAYS
-from learner.simulated.groups import NOTABLE_DRIFT, drift
+from learner.simulated.groups import drift, is_notable
 
 # A change of expected relative fitness below this share does not count as harm.
 NOTICEABLE = 0.1
@@ -321,11 +321,11 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
     edge = edge_sentence(groups.problem, groups.records, groups.theta_optimal, names)
     unit = unit_sentence(groups.outside)
     warnings += [sentence for sentence in (edge, unit) if sentence is not None]
-    if change > NOTABLE_DRIFT:
+    if is_notable(groups):
         warnings.append(
-            f"the public records change along their table: a model of its first third loses "
-            f"{change:.0%} on its last; if the owners' records are of another time or place, the "
-            "forecast may be off by a factor of two"
+            "the public records change along their table: a model of its first third loses "
+            f"{change:.0%} more on its last than the best one; if the owners' records are of "
+            "another time or place, the forecast may be off by a factor of two"
         )
     strangers = strangers_sentence(groups, candidate.public, candidate.settings)
     if strangers is not None:

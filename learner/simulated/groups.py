@@ -272,15 +272,34 @@ def drift(public: PublicGroups) -> float:
 
     :math:`\tfrac12(\|v_1 - v_2\|_{H^{-1}}^2 - t(1/m_1+1/m_2)) / f(\theta^*)` for the first and
     the last third: what a model loses, relative to its fitness, from one end of the table to the
-    other. Where there are labels, what groups differ by does not count. Above ``NOTABLE_DRIFT``
-    the records change along the table, and the private ones may be beyond its ends.
+    other. Where there are labels, what groups differ by does not count.
     """
+    squared, chance, _ = _ends(public)
+    beyond = max(0.0, squared - chance)
+    return (
+        0.5 * beyond / Evaluation(shards=[public.records], problem=public.problem).fitness_optimal
+    )
+
+
+def is_notable(public: PublicGroups) -> bool:
+    """Whether the ends of the table differ enough to be told of, and more than by chance.
+
+    The records then change along the table, and the private ones may be beyond its ends. By chance
+    the square lies more than two standard deviations above its mean in one table of twenty.
+    """
+    squared, chance, deviation = _ends(public)
+    return squared > chance + 2.0 * deviation and drift(public) > NOTABLE_DRIFT
+
+
+def _ends(public: PublicGroups) -> tuple[float, float, float]:
+    """What the first and the last third differ by, squared; its mean and deviation by chance."""
     scores = public.scores
     if public.labels is not None:
         scores = _less_means(public, scores)
     third = max(1, len(public.records) // 3)
     squared = float(np.sum((scores[:third].mean(axis=0) - scores[-third:].mean(axis=0)) ** 2))
-    beyond = max(0.0, squared - 2.0 * public.trace / third)
-    return (
-        0.5 * beyond / Evaluation(shards=[public.records], problem=public.problem).fitness_optimal
-    )
+    # Chance: a sum of squares of normal numbers, with the eigenvalues of 2 second / third as
+    # their variances.
+    second = scores.T @ scores / len(scores)
+    deviation = np.sqrt(2.0) * float(np.linalg.norm(second))
+    return squared, 2.0 * public.trace / third, 2.0 * deviation / third
