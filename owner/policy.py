@@ -128,7 +128,8 @@ class PrivateSource(TableSource):
       columns: The columns that learners may know of and use, besides those of the owner's own
         feature map.
       rename: The study's names of columns, each with this table's own name for it.
-      units: For a column, the number that turns this table's unit into the study's.
+      units: For a column, what its numbers are multiplied by to be in the study's unit. Convert in
+        the table itself what needs more than a factor, such as degrees Fahrenheit.
       spellings: For a column, this table's categories, each with the study's name for it.
       storage: How features are stored while they are served; float32 takes half of the memory and
         is rounded towards zero, so it costs no privacy.

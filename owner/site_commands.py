@@ -176,7 +176,12 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that put a table into the study's words."""
     for name, what, words in (
         ("spelling", "COLUMN:OWN=STUDY", "The study's spelling of a category of this table."),
-        ("unit", "COLUMN=NUMBER", "What turns this table's numbers into the study's unit."),
+        (
+            "unit",
+            "COLUMN=NUMBER",
+            "What this table's numbers are multiplied by to be in the study's unit; degrees "
+            "Fahrenheit need more than that, so convert them in the table.",
+        ),
         ("rename", "STUDY=OWN", "This table's name for one of the study's columns."),
     ):
         command = click.option(f"--{name}", multiple=True, metavar=what, help=words)(command)
