@@ -14,7 +14,7 @@ from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.page import Cell, texts
 from learner.results.quality_words import MEASURES
-from learner.results.report import print_by_name
+from learner.results.report import epsilon_cell, print_by_name
 from learner.results.verdict_words import gains_in_words
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
@@ -54,7 +54,7 @@ def owner_row(owner: OwnerVerdict, verdict: Verdict, *, better: str) -> list[Cel
     return [
         owner.name,
         Cell(f"{owner.records:,}", owner.records),
-        epsilon_words(owner.epsilon),
+        epsilon_cell(owner.epsilon),
         Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
         Cell(f"{verdict.relative_fitness_public:.3g}", verdict.relative_fitness_public),
         Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
@@ -62,15 +62,6 @@ def owner_row(owner: OwnerVerdict, verdict: Verdict, *, better: str) -> list[Cel
         "-" if without is None else f"{without:.3g}{better if owner.harms else ''}",
         Cell(worth_words(worth, verdict.relative_fitness), None if math.isnan(worth) else -worth),
     ]
-
-
-def epsilon_words(epsilon: str) -> str:
-    """A budget as it was given; the learner's own shard has none.
-
-    >>> epsilon_words("1/3"), epsilon_words("inf")
-    ('1/3', 'own')
-    """
-    return "own" if epsilon == "inf" else epsilon
 
 
 def worth_words(lower: float, expected: float) -> str:

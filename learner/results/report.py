@@ -41,7 +41,7 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
     cells: list[Cell | str] = [
         owner.name,
         Cell(f"{owner.records:,}", owner.records),
-        Cell(_epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
+        epsilon_cell(owner.epsilon),
         Cell(f"{owner.responses:,}", owner.responses),
         Cell("-" if owner.is_left_out else f"{owner.noise_scale:.3g}", owner.noise_scale),
     ]
@@ -164,9 +164,13 @@ def named_counts(counts: Sequence[tuple[str, int]]) -> str:
     return first_few([f"{name} ({count:,})" for name, count in counts], NAMED)
 
 
-def _epsilon_text(text: str) -> str:
-    """A budget for people; the learner's own shard has none."""
-    return "own" if text == "inf" else f"{as_number(text):g}"
+def epsilon_cell(text: str) -> Cell:
+    """A budget for people; the learner's own shard has none.
+
+    >>> [epsilon_cell(text).text for text in ("243/10", "1/3", "inf")]
+    ['24.3', '0.333333', 'own']
+    """
+    return Cell("own" if text == "inf" else f"{as_number(text):g}", min(as_number(text), 1e300))
 
 
 def _unprotected(summary: Summary, name: str) -> str:
