@@ -65,7 +65,7 @@ class Run:
         """One row for each owner: records, epsilon, what it spent, and what a simulation knows."""
         rows = [owner.model_dump(exclude_none=True) for owner in self.summary.owners]
         table = pd.DataFrame(rows)
-        for column in ("epsilon", "epsilon_spent"):
+        for column in ("epsilon", "epsilon_spent", "epsilon_for_validation"):
             table[column] = [as_number(text) for text in table[column]]
         return table
 

@@ -295,6 +295,13 @@ def test_a_folder_without_a_summary_is_no_finished_run(tmp_path):
             read_summary(tmp_path / folder)
 
 
+def test_the_table_of_owners_has_numbers_where_the_summary_keeps_fractions(tmp_path):
+    owners = Run.load(kept(tmp_path, json.dumps(table()))).owners
+    told = [name for name in owners if name.startswith("epsilon")]
+    assert "epsilon_for_validation" in told
+    assert all(owners[name].dtype == float for name in told)
+
+
 def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path):
     run = Run.load(kept(tmp_path, json.dumps(table())))
     for name in ("trace.parquet", "summary.json"):
