@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
 
 # Numbers as people of many countries write them.
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
@@ -88,6 +90,16 @@ def number_hint(typed: str) -> str:
     if _COMMA.fullmatch(typed):
         return "; write a number without commas, 1,000 as 1000 and 0,5 as 0.5"
     return "; write a number without %, 50% as 0.5" if _PERCENT.fullmatch(typed) else ""
+
+
+def exact_text(amount: Fraction) -> str:
+    """An amount as settings have it: in decimals where these say it exactly.
+
+    >>> exact_text(Fraction(21, 10)), exact_text(Fraction(1, 3)), exact_text(Fraction(300))
+    ('2.1', '1/3', '300')
+    """
+    decimal = Decimal(amount.numerator) / amount.denominator
+    return f"{decimal:f}" if Fraction(decimal) == amount else str(amount)
 
 
 def number_words(value: float, digits: int = 3) -> str:

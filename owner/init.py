@@ -24,7 +24,7 @@ from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
-from common.texts import counted
+from common.texts import counted, exact_text
 from common.totals import refuse_totals
 from common.typed_tables import place_below
 from owner.loading import load_records
@@ -232,4 +232,4 @@ def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
 
 
 def _as_written(budget: Fraction) -> int | str:
-    return int(budget) if budget.denominator == 1 else str(budget)
+    return int(budget) if budget.denominator == 1 else exact_text(budget)

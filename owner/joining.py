@@ -38,7 +38,7 @@ from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import in_short
 from common.tables import read_table
-from common.texts import LONGEST_NAME, counted, named, printable
+from common.texts import LONGEST_NAME, counted, exact_text, named, printable
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
 from common.typed_tables import place_below
@@ -127,8 +127,8 @@ def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
     }
     certificate = joining.beside / f"{asked.owner}.certificate.pem"
     policy = {
-        "epsilon_per_study": str(asked.epsilon),
-        "epsilon_lifetime": str(lifetime),
+        "epsilon_per_study": exact_text(asked.epsilon),
+        "epsilon_lifetime": exact_text(lifetime),
         "kappa": asked.kappa,
         "learners": [asked.learner],
     }

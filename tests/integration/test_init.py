@@ -941,6 +941,20 @@ def test_a_record_in_the_place_of_the_header_is_told_before_a_study_is_made(fold
     assert "headless.csv: the first line looks like a record, not like column names" in said.stderr
 
 
+@pytest.mark.parametrize(("given", "written"), [("0.7", '"0.7"'), ("1/3", '"1/3"'), ("20", "20")])
+def test_a_budget_stands_in_new_settings_as_it_was_typed(folder, given, written):
+    raw_table().to_parquet(folder / "t.parquet", index=False)
+    asked = ["init", "t.parquet", "--target", "days", "--owners", "county", "--yes", "--out", "s"]
+    made = CliRunner().invoke(cli, [*asked, "--epsilon", given])
+    assert made.exit_code == 0, made.output
+    assert f"\nepsilon = {written}\n" in (folder / "s" / "study.toml").read_text(encoding="utf-8")
+    budgets = ["--epsilon-per-study", given, "--epsilon-lifetime", given]
+    made = CliRunner().invoke(owner_cli, ["init", "t.parquet", "--yes", *budgets])
+    assert made.exit_code == 0, made.output
+    text = (folder / "owner.toml").read_text(encoding="utf-8")
+    assert f"\nepsilon_lifetime = {written}\n" in text
+
+
 def test_annotated_settings_are_what_was_chosen():
     values = {
         "name": "a",

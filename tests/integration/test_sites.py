@@ -455,6 +455,14 @@ def test_a_class_that_is_spelt_otherwise_joins_nothing(study, make_model, make_r
     assert (joined.returncode, joined.stderr) == (0, "")
 
 
+def test_a_budget_stands_in_the_settings_as_it_was_typed(study):
+    """They are to be looked over, and edited: 21/10 is what nobody typed."""
+    said = study.join("--epsilon-lifetime", "12.1")
+    assert said.returncode == 0, said.stderr
+    written = (study.folder / "owner-a" / "owner.toml").read_text(encoding="utf-8")
+    assert 'epsilon_lifetime = "12.1"' in written
+
+
 def test_who_joins_is_told_that_a_new_ledger_knows_nothing_of_what_was_spent(study):
     """A second study in another folder would double what the records spend."""
     said = study.join()
