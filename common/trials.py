@@ -6,9 +6,10 @@ import ctypes
 import os
 import select
 import signal
+import threading
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from common.stopping import leave_no_core
@@ -23,17 +24,48 @@ SET_DEATH_SIGNAL = 1
 
 
 def fork() -> int | None:
-    """As os.fork; None where the system has no room for another process.
+    """As os.fork; None where the system has no room for another process, or a signal came.
 
     Python 3.12 and later warn of locks that other threads hold. A copy that waits for one is given
     up.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _signals_waiting() as came:
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         try:
-            return os.fork()
+            copy = os.fork()
         except OSError:
             return None
+        if copy == 0:
+            came.clear()
+        elif came:
+            end_copy(copy)
+            return None
+        return copy
+
+
+@contextmanager
+def _signals_waiting() -> Iterator[list[int]]:
+    """Let the signals that stop a command come when this is over; gives those that wait.
+
+    What Python and its libraries do around a fork drops exceptions. A Ctrl-C that came then was
+    lost, and the lock of all logging stayed held. The system takes long to fork, so many come then.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    raising = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in raising:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield came
+    finally:
+        for number, handler in raising.items():
+            signal.signal(number, handler)
+    for missed in came:
+        signal.raise_signal(missed)
 
 
 def end_copy(copy: int) -> int | None:

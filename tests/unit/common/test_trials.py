@@ -30,6 +30,28 @@ from common.trials import ends_the_process
 def main():
     print(ends_the_process(os.abort))
 """
+# A signal comes while the process is copied: in what Python does just before, or just after.
+STOPPED = """
+import os, signal
+from common.trials import fork
+os.register_at_fork(**{"WHEN": lambda: signal.raise_signal(signal.SIGINT)})
+try:
+    copy = fork()
+    os._exit(0) if copy == 0 else print("not stopped")
+except KeyboardInterrupt:
+    print("stopped", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no copy left")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after_in_parent"])
+def test_a_signal_that_comes_while_a_process_is_copied_stops_it(when):
+    command = [sys.executable, "-c", STOPPED.replace("WHEN", when)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("stopped True\nno copy left\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS])
