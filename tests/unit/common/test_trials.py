@@ -30,11 +30,13 @@ from common.trials import ends_the_process
 def main():
     print(ends_the_process(os.abort))
 """
-# A signal comes while the process is copied: in what Python does just before, or just after.
+# A signal comes while the process is copied: in what Python does just before, or just after. The
+# copy has a second to stop, too, as it must not.
 STOPPED = """
-import os, signal
+import os, signal, time
 from common.trials import fork
 os.register_at_fork(**{"WHEN": lambda: signal.raise_signal(signal.SIGINT)})
+os.register_at_fork(after_in_parent=lambda: time.sleep(1.0))
 try:
     copy = fork()
     os._exit(0) if copy == 0 else print("not stopped")

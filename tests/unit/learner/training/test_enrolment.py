@@ -97,20 +97,41 @@ def test_those_that_were_not_there_are_tried_at_the_same_time_and_no_more_once_o
 
     assert all_present([second_try(name) for name in "abc"], patience=30.0) == ["a", "b", "c"]
     tries: list[float] = []
+    tried_again = threading.Event()
 
     def away() -> str:
         tries.append(time.monotonic())
+        if len(tries) > 1:
+            tried_again.set()
         raise UnreachableError("owner b: nobody is there")
 
-    outcomes = iter([UnreachableError("owner a: nobody is there"), PolicyError("owner a")])
+    def second_try_refuses() -> None:
+        assert tried_again.wait(10)
+        raise PolicyError("owner a")
+
+    outcomes = iter([fails(UnreachableError("owner a: nobody is there")), second_try_refuses])
 
     def refuses() -> str:
-        raise next(outcomes)
+        next(outcomes)()
+        return "a"
 
     with pytest.raises(PolicyError, match="owner a"):
         all_present([refuses, away], patience=30.0)
     time.sleep(1.0)
     assert len(tries) <= 3
+
+
+def test_the_first_try_counts_as_waiting():
+    tries: list[None] = []
+    stays_away = fails(UnreachableError("owner a: nobody is there"), after=0.5)
+
+    def away() -> None:
+        tries.append(None)
+        stays_away()
+
+    with pytest.raises(InputError, match="owner a: nobody is there"):
+        all_present([away], patience=0.9)
+    assert len(tries) <= 2
 
 
 def test_who_was_waited_for_within_the_call_is_not_waited_for_again():
