@@ -102,6 +102,15 @@ def exact_text(amount: Fraction) -> str:
     return f"{decimal:f}" if Fraction(decimal) == amount else str(amount)
 
 
+def as_setting(amount: Fraction) -> int | str:
+    """An amount as new settings have it: a whole number, or else a text that says it exactly.
+
+    >>> as_setting(Fraction(20)), as_setting(Fraction(21, 10))
+    (20, '2.1')
+    """
+    return int(amount) if amount.denominator == 1 else exact_text(amount)
+
+
 def number_words(value: float, digits: int = 3) -> str:
     """A number for people: this many digits, and from there on whole numbers, thousands apart.
 

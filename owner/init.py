@@ -24,7 +24,7 @@ from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
-from common.texts import counted, exact_text
+from common.texts import as_setting, counted
 from common.totals import refuse_totals
 from common.typed_tables import place_below
 from owner.loading import load_records
@@ -196,7 +196,7 @@ def write_settings(
         "epsilon_lifetime": checked_lifetime(answers.epsilon_lifetime, answers.epsilon_per_study),
     }
     data = place_below(place, out.parent)
-    policy: dict[str, Any] = {key: _as_written(value) for key, value in budgets.items()}
+    policy: dict[str, Any] = {key: as_setting(value) for key, value in budgets.items()}
     if answers.learners:
         policy["learners"] = list(answers.learners)
     text = annotated(
@@ -229,7 +229,3 @@ def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
         out.unlink()
         raise
     return loaded.table.num_records, loaded.table.columns
-
-
-def _as_written(budget: Fraction) -> int | str:
-    return int(budget) if budget.denominator == 1 else exact_text(budget)

@@ -25,7 +25,7 @@ from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, exact_text, number_words, printable
+from common.texts import LONGEST_NAME, as_setting, number_words, printable
 from common.totals import refuse_totals
 from learner.planning.dealing import deal_persons, in_words, shifts
 from learner.planning.drafting import (
@@ -305,8 +305,7 @@ def checked_epsilon(typed: str | None) -> int | str:
     Raises:
       InputError: It is none.
     """
-    budget = checked_option("--epsilon", typed, parse_epsilon)
-    return int(budget) if budget.denominator == 1 else exact_text(budget)
+    return as_setting(checked_option("--epsilon", typed, parse_epsilon))
 
 
 def checked_folder(out: Path, *, make: bool = False) -> None:
