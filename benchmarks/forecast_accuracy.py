@@ -18,7 +18,7 @@ from accuracy import compare_case, draw_cases, groups_of, overall, summarise
 
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.public_data import Files, hospital_family, loan_family
-from learner.simulated.groups import drift, is_notable
+from learner.simulated.groups import ends_of
 from learner.simulated.sweeps import Workers, run_sweep
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
@@ -77,11 +77,7 @@ def main(  # noqa: PLR0917 (one for each option)
     ]
     print(table.to_string(index=False))
     print(*total, sep="\n")
-    drifts = {
-        family.name: (drift(groups), is_notable(groups))
-        for family in families
-        for groups in [groups_of(family)]
-    }
+    drifts = {family.name: ends_of(groups_of(family)) for family in families}
     lines = [
         "## Forecast against measured",
         "",

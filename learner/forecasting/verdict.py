@@ -25,7 +25,7 @@ from learner.planning.guard import to_beat, unit_sentence, ways_sentence
 from learner.planning.public_side import strangers_sentence
 from learner.planning.roles import own_index
 from learner.planning.ways import WAYS
-from learner.simulated.groups import drift, is_notable
+from learner.simulated.groups import Ends, ends_of
 
 # A change of expected relative fitness below this share does not count as harm.
 NOTICEABLE = 0.1
@@ -150,7 +150,7 @@ def verdict(
       base: What the study leaves open, decided.
     """
     study, way = answers["study"], None if base is None else base.way
-    change = drift(candidate.groups)
+    ends = ends_of(candidate.groups)
     return Verdict(
         study=candidate.settings.name,
         relative_fitness=study.relative_fitness,
@@ -163,8 +163,8 @@ def verdict(
             "split": study.split,
         },
         public_records=len(candidate.groups.records),
-        drift=change,
-        warnings=tuple(_warnings(candidate, change)),
+        drift=ends.drift,
+        warnings=tuple(_warnings(candidate, ends)),
         owners=tuple(_owner(candidate, answers, i) for i in range(len(candidate.num_records))),
         smallest=_smallest(candidate, answers),
         algorithms={name: answers[f"by-{name}"] for name in COMPARED if f"by-{name}" in answers},
@@ -314,17 +314,17 @@ def _ratios_of_ways(answers: Answers) -> dict[str, list[tuple[float, float]]]:
     return tried
 
 
-def _warnings(candidate: Candidate, change: float) -> list[str]:
+def _warnings(candidate: Candidate, ends: Ends) -> list[str]:
     """What the public records themselves say against the forecast."""
     groups, warnings = candidate.groups, []
     names = candidate.public.feature_map.feature_names
     edge = edge_sentence(groups.problem, groups.records, groups.theta_optimal, names)
     unit = unit_sentence(groups.outside)
     warnings += [sentence for sentence in (edge, unit) if sentence is not None]
-    if is_notable(groups):
+    if ends.is_notable:
         warnings.append(
             "the public records change along their table: a model of its first third loses "
-            f"{change:.0%} more on its last than the best one; if the owners' records are of "
+            f"{ends.drift:.0%} more on its last than the best one; if the owners' records are of "
             "another time or place, the forecast may be off by a factor of two"
         )
     strangers = strangers_sentence(groups, candidate.public, candidate.settings)

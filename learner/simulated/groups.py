@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,39 +268,36 @@ def _less_means(public: PublicGroups, rows: Matrix) -> Matrix:
     return within
 
 
-def drift(public: PublicGroups) -> float:
-    r"""How much more the two ends of the public table differ than chance explains, in [0, inf).
+class Ends(NamedTuple):
+    """How the two ends of a public table differ.
+
+    Args:
+      drift: What a model loses, relative to its fitness, from one end to the other, in [0, inf).
+      is_notable: Whether that is to be told of, and more than chance: the records then change along
+        the table, and the private ones may be beyond its ends.
+    """
+
+    drift: float
+    is_notable: bool
+
+
+def ends_of(public: PublicGroups) -> Ends:
+    r"""How much more the two ends of the public table differ than chance explains.
 
     :math:`\tfrac12(\|v_1 - v_2\|_{H^{-1}}^2 - t(1/m_1+1/m_2)) / f(\theta^*)` for the first and
-    the last third: what a model loses, relative to its fitness, from one end of the table to the
-    other. Where there are labels, what groups differ by does not count.
+    the last third. Where there are labels, what groups differ by does not count. By chance the
+    square lies more than two standard deviations above its mean in one table of twenty.
     """
-    squared, chance, _ = _ends(public)
-    beyond = max(0.0, squared - chance)
-    return (
-        0.5 * beyond / Evaluation(shards=[public.records], problem=public.problem).fitness_optimal
-    )
-
-
-def is_notable(public: PublicGroups) -> bool:
-    """Whether the ends of the table differ enough to be told of, and more than by chance.
-
-    The records then change along the table, and the private ones may be beyond its ends. By chance
-    the square lies more than two standard deviations above its mean in one table of twenty.
-    """
-    squared, chance, deviation = _ends(public)
-    return squared > chance + 2.0 * deviation and drift(public) > NOTABLE_DRIFT
-
-
-def _ends(public: PublicGroups) -> tuple[float, float, float]:
-    """What the first and the last third differ by, squared; its mean and deviation by chance."""
     scores = public.scores
     if public.labels is not None:
         scores = _less_means(public, scores)
     third = max(1, len(public.records) // 3)
     squared = float(np.sum((scores[:third].mean(axis=0) - scores[-third:].mean(axis=0)) ** 2))
+    beyond = squared - 2.0 * public.trace / third
     # Chance: a sum of squares of normal numbers, with the eigenvalues of 2 second / third as
     # their variances.
     second = scores.T @ scores / len(scores)
-    deviation = np.sqrt(2.0) * float(np.linalg.norm(second))
-    return squared, 2.0 * public.trace / third, 2.0 * deviation / third
+    deviation = 2.0 * np.sqrt(2.0) * float(np.linalg.norm(second)) / third
+    fitness = Evaluation(shards=[public.records], problem=public.problem).fitness_optimal
+    drift = 0.5 * max(0.0, beyond) / fitness
+    return Ends(drift, beyond > 2.0 * deviation and drift > NOTABLE_DRIFT)

@@ -6,7 +6,7 @@ import pytest
 from common.errors import InputError
 from common.losses import LOSSES, Huber, Regulariser, Squared
 from common.terms import Records
-from learner.simulated.groups import PublicGroups, drift, is_notable
+from learner.simulated.groups import PublicGroups, ends_of
 from learner.simulated.problem import Problem
 from learner.simulated.surrogates import surrogate_world
 from learner.simulated.united import United
@@ -191,8 +191,8 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
         for y in (still, moving)
     )
     assert not steady.drifts
-    assert not is_notable(steady)
-    assert is_notable(drifting)
+    assert not ends_of(steady).is_notable
+    assert ends_of(drifting).is_notable
     assert drifting.drifts
     sizes = np.array([6000.0, 6000.0])
     far = [
@@ -249,9 +249,8 @@ def test_ends_of_a_small_table_that_differ_by_chance_are_not_told_of(n, p):
         for slope, those in told.items():
             y = 0.6 * x[:, 0] + noise + slope * np.linspace(-1, 1, n)
             records = Records(features=x, targets=y)
-            those.append(
-                is_notable(PublicGroups(problem=problem_of(), records=records, labels=None))
-            )
+            groups = PublicGroups(problem=problem_of(), records=records, labels=None)
+            those.append(ends_of(groups).is_notable)
     # Four standard errors above one in twenty.
     assert np.mean(told[0.0]) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 60)
     assert np.mean(told[2.0]) > 0.5
@@ -280,9 +279,9 @@ def test_drift_between_labelled_groups_is_no_drift():
     ordered = PublicGroups(problem=problem_of(), records=joined(shards), labels=None)
     assert ordered.drifts
     assert not labelled.drifts
-    assert drift(labelled) < 0.02 < drift(ordered)
-    assert not is_notable(labelled)
-    assert is_notable(ordered)
+    assert ends_of(labelled).drift < 0.02 < ends_of(ordered).drift
+    assert not ends_of(labelled).is_notable
+    assert ends_of(ordered).is_notable
 
 
 def test_fewer_records_than_features_are_refused():
