@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from common import trials
-from common.trials import ends_the_process
+from common.trials import ends_the_process, fork
 
 # Started by a program that ignores the end of others, a command tries what would end it.
 IGNORED = """
@@ -119,12 +119,21 @@ def test_without_room_for_a_copy_nothing_is_known(monkeypatch):
     assert not ends_the_process(os.abort)
 
 
-def test_no_copy_and_no_handle_is_left():
+def test_no_copy_and_no_handle_is_left(monkeypatch):
+    copies: list[int | None] = []
+
+    def counted_fork() -> int | None:
+        copies.append(fork())
+        return copies[-1]
+
+    monkeypatch.setattr(trials, "fork", counted_fork)
     before = len(os.listdir("/proc/self/fd"))
     assert ends_the_process(os.abort)
     assert len(os.listdir("/proc/self/fd")) == before
+    # This process may have others, of tests before this one.
+    [copy] = copies
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(copy, os.WNOHANG)
 
 
 def test_whoever_started_a_command_it_is_told_how_its_copies_end(tmp_path):
