@@ -17,7 +17,12 @@ from common.files import real_path
 from common.setting_kinds import plain
 from common.texts import printable
 from learner.planning.sections import is_owner_requested
-from learner.planning.settings import StudySettings, check_data_typed, check_forecast
+from learner.planning.settings import (
+    StudySettings,
+    check_clock_rates,
+    check_data_typed,
+    check_forecast,
+)
 
 OWNERS = "owners"
 # More are a mistake, or several sweeps.
@@ -179,6 +184,7 @@ def experiment_of(
         if OWNERS in place:
             changes[OWNERS] = tables[: changes[OWNERS]]
         settings = load_settings(StudySettings, study, overrides=overrides, values=changes)
+        check_clock_rates(settings)
         if is_owner_requested(settings.algorithm):
             raise InputError(
                 f'{study}: algorithm.initiative = "{settings.algorithm.initiative}" cannot be '

@@ -258,9 +258,18 @@ def load_study(
     settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
     check_data_typed(data, settings)
     check_forecast(settings)
+    check_clock_rates(settings)
+    return settings
+
+
+def check_clock_rates(settings: StudySettings) -> None:
+    """Refuse an owner's ``clock_rate`` in a study as typed whose algorithm has no clocks.
+
+    Raises:
+      InputError: It would be without effect; what "auto" chooses is no study as typed.
+    """
     if with_own_rate(settings) and "clock_rate" not in settings.algorithm.kind.uses:
         raise InputError(not_its_key("owners.clock_rate", settings.algorithm.name))
-    return settings
 
 
 def check_forecast(settings: StudySettings) -> None:

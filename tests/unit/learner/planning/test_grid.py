@@ -80,6 +80,18 @@ def test_a_grid_over_losses_has_each_with_its_own_keys(study):
     assert [(model.loss, model.delta) for model in models] == [("squared", None), ("huber", "auto")]
 
 
+def test_no_point_leaves_a_clock_rate_without_effect(study):
+    study.write_text(STUDY + "clock_rate = 2\n")
+    (point,) = experiment_of(study, parse_grid(["algorithm.name=asynchronous"]), seeds=1).points
+    assert point.settings.owners[2].clock_rate == 2
+    sentence = re.escape("owners.clock_rate belongs to asynchronous, not to synchronous-1; remove")
+    for names in ("asynchronous,synchronous-1", "synchronous-1"):
+        with pytest.raises(InputError, match=sentence):
+            experiment_of(study, parse_grid([f"algorithm.name={names}"]), seeds=1)
+    both = parse_grid(["algorithm.name=synchronous-1", "owners=2"])
+    assert len(experiment_of(study, both, seeds=1).points) == 1
+
+
 def test_no_grid_is_one_point(study):
     (point,) = experiment_of(study, {}, seeds=1).points
     assert point.words == ""
