@@ -80,6 +80,7 @@ class PoissonClocks(Iterator[Tick]):
     ) -> None:
         _check_groups(groups)
         self._groups = groups
+        self._is_each_alone = groups == each_alone(len(groups))
         self._total_rate = float(np.sum(rates))
         self._shares = _cumulative_shares(rates, len(groups))
         self._block = block
@@ -106,10 +107,13 @@ class PoissonClocks(Iterator[Tick]):
         order = np.argsort(uniform[:, 1])
         slots = np.empty(self._block, dtype=np.intp)
         slots[order] = np.searchsorted(self._shares, uniform[order, 1], side="right")
-        return [
-            Tick(time, self._groups[slot])
-            for time, slot in zip(times.tolist(), slots.tolist(), strict=True)
-        ]
+        return list(map(Tick, times.tolist(), self._owners(slots.tolist())))
+
+    def _owners(self, slots: list[int]) -> list[tuple[int, ...]]:
+        """Whose these clocks are; a million tuples lie all over memory, so they are made anew."""
+        if self._is_each_alone:
+            return [(slot,) for slot in slots]
+        return [self._groups[slot] for slot in slots]
 
 
 def synchronous_rounds(num_owners: int) -> Iterator[Tick]:
