@@ -24,8 +24,10 @@ from learner.simulated.world import World
 RUNS, WORLDS = 96, 12
 # The share of the runs between the ends of an interval.
 COVERAGE = 0.9
-# Relative fitness that is no different from 0.
-TINY = 1e-12
+# Of n independent runs these shares' quantiles are too near each other by so many n-ths.
+TOO_NEAR = 3.0
+# Relative fitness that is no different from 0, and that is as good as none beside the middle one.
+TINY, NEXT_TO_NONE = 1e-12, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,10 +66,8 @@ class Forecast:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The central interval into which nine runs in ten fall."""
-        edge = (1.0 - COVERAGE) / 2.0
-        low, high = np.quantile(self.relative_fitness, [edge, 1.0 - edge])
-        return float(low), float(high)
+        """The central interval into which nine runs in ten fall: :func:`prediction_interval`."""
+        return prediction_interval(self.relative_fitness)
 
     @property
     def public(self) -> float:
@@ -91,6 +91,55 @@ class Forecast:
     def gains(self) -> NDArray[np.bool_]:
         """Whether each owner is expected to gain: below its own and the public one, shape (N,)."""
         return self.expected < np.minimum(self.alone, self.public)
+
+
+def prediction_interval(psi: Matrix) -> tuple[float, float]:
+    r"""The central interval into which a run in one more world falls in nine cases of ten.
+
+    Runs of a world are alike. With the variances B between worlds and V within them of
+    :math:`\log\psi`, W worlds of R runs tell as much as
+
+    .. math:: n = \frac{B + V}{B/W + V/(WR)}
+
+    independent ones. Quantiles of so few are too near each other, since another run may lie beyond
+    all of them: in logarithms the ends are moved away from the middle by the factor
+    :math:`1 + 3/n`, with which they hold for normal ones.
+
+    Args:
+      psi: What runs come to, shape (W, R).
+
+    Returns:
+      Its ends, which are no nearer to each other than the runs' own quantiles.
+
+    >>> alike = np.tile(np.array([[0.5], [1.0], [2.0]]), 8)
+    >>> [round(end, 2) for end in prediction_interval(alike)]
+    [0.25, 4.0]
+    >>> [round(end, 2) for end in prediction_interval(np.full((3, 8), 0.5))]
+    [0.5, 0.5]
+    """
+    edge = (1.0 - COVERAGE) / 2.0
+    low, middle, high = np.quantile(psi, [edge, 0.5, 1.0 - edge])
+    if middle > TINY:
+        stretch = 1.0 + TOO_NEAR / _independent(np.log(np.maximum(psi / middle, NEXT_TO_NONE)))
+        low = min(low, middle * max(low / middle, NEXT_TO_NONE) ** stretch)
+        high = middle * (high / middle) ** stretch
+    return float(low), float(high)
+
+
+def _independent(values: Matrix) -> float:
+    """How many independent runs tell as much as these of shape (W, R): from W to W times R.
+
+    >>> draw = np.random.default_rng(1).standard_normal
+    >>> round(_independent(draw((12, 8)))), round(_independent(draw((12, 1)) + np.zeros((12, 8))))
+    (96, 12)
+    """
+    worlds, runs = values.shape
+    within = float(values.var(axis=1, ddof=1).mean()) if runs > 1 else 0.0
+    between = float(values.mean(axis=1).var(ddof=1)) if worlds > 1 else 0.0
+    between = max(between - within / runs, 0.0)
+    if between + within == 0.0:
+        return float(worlds * runs)
+    return (between + within) / ((between + within / runs) / worlds)
 
 
 def deal(

@@ -16,7 +16,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.schedules import Attendance
 from learner.simulated.studies import Proposal, run_in_worlds, run_study
-from learner.simulated.twin import deal, forecast
+from learner.simulated.twin import COVERAGE, deal, forecast, prediction_interval
 from learner.simulated.world import World
 
 P = 3
@@ -77,6 +77,27 @@ def test_the_forecast_is_what_real_records_give(kind):
     loud = replace(study, unit_scales=3 * study.unit_scales)
     louder = forecast(loud, PUBLIC, worlds, runs=240, rng=rng)
     assert louder.expected > 2 * told.expected
+
+
+@pytest.mark.parametrize("between", [0.0, 0.3, 0.8, 1.0])
+def test_an_interval_of_few_worlds_holds_a_run_in_one_more(between):
+    """Quantiles of the runs alone do in 0.84 of the cases where worlds are all that differs."""
+    rng, held = np.random.default_rng(1), []
+    for _ in range(1500):
+        worlds, runs = rng.standard_normal((13, 1)), rng.standard_normal((13, 8))
+        psi = 0.01 * np.exp(np.sqrt(between) * worlds + np.sqrt(1.0 - between) * runs)
+        low, high = prediction_interval(psi[:12])
+        held.append(np.mean((psi[12] > low) & (psi[12] < high)))
+    assert np.mean(held) == pytest.approx(COVERAGE, abs=0.015)
+
+
+def test_an_interval_ends_at_nothing_where_runs_do():
+    psi = np.array([[0.0, 0.0, 0.02, 0.04], [0.03, 0.05, 0.04, 0.05]])
+    low, high = prediction_interval(psi)
+    assert low == 0.0
+    assert 0.05 <= high < 0.1
+    assert prediction_interval(np.zeros((3, 4))) == (0.0, 0.0)
+    assert prediction_interval(np.full((1, 1), 0.2)) == (0.2, 0.2)
 
 
 @pytest.mark.parametrize("seed", range(6))
