@@ -13,7 +13,8 @@ process
 and of n_i records that it has itself, of its size :math:`1/(1/n_i + 1/(m + \alpha_g))`: its group's
 records with random weights, as far as they go, and records of everyone else's. An owner whose
 group is not known is nowhere near any, but differs as much as groups do: a group at random plays
-it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too.
+it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too, and
+so is which groups there are to play such owners.
 
 **Without groups** all that is known is the order of the public table, and how records drift along
 it (:mod:`learner.simulated.drift`). The owners' records lie before the public ones in the order of
@@ -159,16 +160,20 @@ def worlds_to_choose_in(
 def _deal(
     public: PublicGroups, known: Sequence[int | None], *, rng: np.random.Generator
 ) -> list[int]:
-    """The group of each owner: its own if known, else one at random, each as rarely as possible."""
+    """The group of each owner: its own if known, else one of the others at random.
+
+    Strangers are of groups that the public table may not have. So which groups play them is drawn
+    as Rubin's bootstrap of groups would have it: what N strangers have in common is then off by
+    the chance in their own groups and by that in the G public ones, :math:`D(1/N + 1/G)`. Each
+    group once would leave :math:`D(1/N - 1/G)`, nothing where there are as many of both.
+    """
     if not public.usable:
         return [UNKNOWN] * len(known)
     given = [g if g in public.usable else None for g in known]
     free = [g for g in public.usable if g not in given] or public.usable
-    deck: list[int] = []
-    while len(deck) < len(known):
-        deck += rng.permutation(free).tolist()
-    cards = iter(deck)
-    return [next(cards) if g is None else g for g in given]
+    likely = rng.standard_exponential(len(free))
+    drawn = rng.choice(free, size=len(given), p=likely / likely.sum()).tolist()
+    return [at_random if g is None else g for g, at_random in zip(given, drawn, strict=True)]
 
 
 def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generator) -> Labels:

@@ -139,7 +139,8 @@ def _independent(values: Matrix) -> float:
     between = max(between - within / runs, 0.0)
     if between + within == 0.0:
         return float(worlds * runs)
-    return (between + within) / ((between + within / runs) / worlds)
+    told: float = worlds * (between + within) / (between + within / runs)
+    return told
 
 
 def deal(
