@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,10 @@ SETTINGS, RECEIVED = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 0, 4, 1, 0
 # A call of 16,384 bytes, whose long header stands there once and is repeated by one byte each.
 LONG_HEADER = b"\x40\x01a\x7f\xa1\x1e" + b"v" * 4000
 CALLS_AT_ONCE, REPEATED, CONTENT_TYPE = 150, b"\xbe", "application/grpc"
+# Frames that ask whether the other side is there, and as long ones that nobody knows; so many on
+# each of so many connections, and how much longer the former may take, beside a tenth of a second.
+PING, UNKNOWN = (bytes([0, 0, 8, kind, 0, 0, 0, 0, 0]) + bytes(8) for kind in (6, 0x2F))
+FRAMES, FRAME_CONNECTIONS, MOST_TIMES, LEAST_SECONDS = 20_000, 5, 10, 0.1
 # What calls that nobody has come to may take: of gRPC's own thousands it is without an end.
 MOST_WAITING_BYTES = 900 * 2**20
 # What of it may stay when they have gone: the C library alone kept 500 MB.
@@ -98,6 +104,12 @@ def flood(line: socket.socket, frames: bytes) -> None:
             line.sendall(frames)
 
 
+def seconds_computed(process: int) -> float:
+    """How long a process has used a core."""
+    times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def started(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
@@ -155,3 +167,24 @@ def test_calls_that_repeat_a_long_header_take_bounded_memory_of_an_owner():
         told, kept = owner.communicate(timeout=100)[0].split()
     assert int(told) < MOST_WAITING_BYTES
     assert int(kept) < MOST_KEPT_BYTES
+
+
+def seconds_taken(owner: subprocess.Popen[str], address: tuple[str, int], frame: bytes) -> float:
+    """How long an owner computes for many of a frame, before it has closed the connections."""
+    before = seconds_computed(owner.pid)
+    for _ in range(FRAME_CONNECTIONS):
+        with socket.create_connection(address) as line, suppress(OSError):
+            line.sendall(PREFACE + SETTINGS + FRAMES * frame)
+            line.shutdown(socket.SHUT_WR)
+            while line.recv(2**16):
+                pass
+    return max(seconds_computed(owner.pid) - before, LEAST_SECONDS)
+
+
+def test_a_stranger_that_asks_without_end_whether_an_owner_is_there_takes_little_time_of_it():
+    """It took a second for each ten thousand frames, in which nobody else was answered."""
+    with started(OWNER) as owner:
+        assert owner.stdout is not None
+        address = "127.0.0.1", int(owner.stdout.readline())
+        asked, unknown = (seconds_taken(owner, address, frame) for frame in (PING, UNKNOWN))
+    assert asked < MOST_TIMES * unknown
