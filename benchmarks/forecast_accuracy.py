@@ -17,7 +17,7 @@ import pandas as pd
 from accuracy import compare_case, draw_cases, groups_of, overall, summarise
 
 from learner.reproduction.documents import markdown_table, replace_section
-from learner.reproduction.public_data import Files, hospital_family, loan_family
+from learner.reproduction.public_data import Family, Files, hospital_family, loan_family
 from learner.simulated.groups import ends_of
 from learner.simulated.sweeps import Workers, run_sweep
 
@@ -43,13 +43,8 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
 def main(  # noqa: PLR0917 (one for each option)
     data: Path, studies: int, seed: int, out: Path, jobs: int, cluster: str | None, write: bool
 ) -> None:
-    files = Files.in_folder(data)
-    dated = loan_family(files.path("loans"))
-    families = [
-        hospital_family(files.path("hospitals")),
-        loan_family(files.path("loans"), dated=False),
-        dated,
-    ]
+    families = families_in(data)
+    dated = families[-1]
     by_name = {family.name: family for family in families}
     cases = list(draw_cases(families, per_family=studies, rng=np.random.default_rng(seed)))
     points = {
@@ -100,6 +95,13 @@ def main(  # noqa: PLR0917 (one for each option)
     ]
     if write:
         replace_section(RESULTS, "forecast-accuracy", "\n".join(lines))
+
+
+def families_in(data: Path) -> list[Family]:
+    """Hospitals, loans, and loans with their issue date, from the files of a folder."""
+    files = Files.in_folder(data)
+    loans = [loan_family(files.path("loans"), dated=dated) for dated in (False, True)]
+    return [hospital_family(files.path("hospitals")), *loans]
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ LOAN_COLUMNS = (
     "inq_last_6mths", "mths_since_last_delinq", "mths_since_last_record", "open_acc", "pub_rec",
     "revol_bal", "revol_util", "total_acc", "initial_list_status",
 )  # fmt: skip
+ISSUE_DATE = "issue_d"
 HOSPITAL_TARGETS = ("los", "Length of Stay")
 OWNER_COLUMNS = ("Hospital.County", "Facility Name")
 # What is known only after the stay, what is constant, and what names the owner.
@@ -130,17 +131,20 @@ class Family:
     labels: Mapping[str, int | None]
 
 
-def loan_family(path: Path) -> Family:
+def loan_family(path: Path, *, dated: bool = True) -> Family:
     """Loans: one ordered table whose last rows are public, ten principal components.
 
-    The issue date is a feature. Owners are consecutive rows, so it names them: a model of one of
-    them sees next to nothing of how it counts.
+    Args:
+      path: The table.
+      dated: Whether the issue date is a feature. Owners are consecutive rows, so it names them:
+        a model of one of them sees next to nothing of how it counts.
     """
     public = _rows(path, f"-{PUBLIC_LOANS}:")
-    feature_map = _fit(public, path, target="int_rate", columns=LOAN_COLUMNS, components=10)
+    columns = tuple(name for name in LOAN_COLUMNS if dated or name != ISSUE_DATE)
+    feature_map = _fit(public, path, target="int_rate", columns=columns, components=10)
     private = _rows(path, f":-{PUBLIC_LOANS}")
     return Family(
-        name="dated-loans",
+        name="dated-loans" if dated else "loans",
         feature_map=feature_map,
         public=held_out_records(feature_map, public, where=path.name),
         public_labels=None,
