@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.clocks import Groups
+from learner.algorithms.shrinkage import whitening
 from learner.simulated.evaluation import Evaluation, union
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -294,10 +295,24 @@ class Mixture:
         A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
         from it is too good: features that are constant within a group say nothing to its owner. So
         an owner has the Gram matrix of its group, as far as the group's m records determine it,
-        :math:`m/(m+6p)`, else the group's means and what all groups vary by within; and the mean
-        gradient of the mixture at the optimum.
+        :math:`m/(m+6p)`, else the group's means and what all groups vary by within.
+
+        What pulls it from the public optimum :math:`\theta_0` is the mixture's mean gradient there,
+        :math:`v = G\theta_0 - b`, which varies by chance as :math:`\sigma^2 G`. An owner's own
+        varies as :math:`\sigma^2 G_i`, with its own Gram matrix, and v taken as it is would move
+        its model too far where its features vary less than everyone's. So v is carried over,
+
+        .. math:: \theta_i = \theta_0 - G_i^{-1}\, T v, \qquad
+                  T = G^{-1/2} \big(G^{1/2} G_i G^{1/2}\big)^{1/2} G^{-1/2}, \qquad T G T = G_i
+
+        Where only the order of the table is known, T is I: tables show less of a drift than there
+        is, and own models would be too good.
+
+        References: Olkin and Pukelsheim (1982), The distance between two random vectors with given
+        dispersion matrices, on T.
         """
         theta, p, known = self.public.theta_optimal, self.shifts.shape[1], self.moments()
+        has_groups = self.public.labels is not None
         for owner, rows in enumerate(self.kin):
             if not len(rows):
                 continue
@@ -307,6 +322,8 @@ class Mixture:
             share = len(rows) / (len(rows) + OWN_GRAM * p)
             gram = share * x.T @ x / len(rows)
             gram += (1.0 - share) * (np.outer(mean, mean) + self.public.within)
+            if has_groups:
+                pull = carried(pull, known.gram[owner], gram)
             known.gram[owner], known.cross[owner] = gram, gram @ theta - pull
         return known
 
@@ -355,6 +372,19 @@ def runs_worth(most: int, num_features: int) -> int:
     (12, 3, 1)
     """
     return max(1, most * FEW_COORDINATES // max(num_features, FEW_COORDINATES))
+
+
+def carried(pull: Vector, before: Matrix, after: Matrix) -> Vector:
+    """T v: what varies as one matrix, moved as little as it takes to vary as another, shape (p,).
+
+    >>> carried(np.array([4.0, 1.0]), np.diag([4.0, 1.0]), np.diag([1.0, 9.0]))
+    array([2., 3.])
+    """
+    white = whitening(before)
+    values, vectors = np.linalg.eigh(white.T @ before @ after @ before @ white)
+    along = vectors.T @ (white.T @ pull)
+    moved: Vector = white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
+    return moved
 
 
 def _weighted(rows: Matrix, weights: Vector) -> Matrix:

@@ -291,6 +291,24 @@ def test_an_owner_of_an_ordered_table_has_consecutive_records():
     assert alone[0] > 3 * alone[1]
 
 
+def test_owners_whose_features_vary_less_than_everyones_are_forecast_as_good_alone_as_they_are():
+    """What pulls an owner's own model by chance varies as the owner's features do."""
+    ratios, sizes = [], np.full(6, 500.0)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        drawn = []
+        for _ in range(6):
+            x = rng.normal(size=(900, P)) * [0.2, 0.2, 0.2, 0.0] + [*rng.normal(size=P - 1), 1.0]
+            drawn.append((x, x @ [0.6, -0.4, 0.3, 0.1] + rng.normal(0, 0.5, 900)))
+        public = groups_of([Records(features=x[:400], targets=y[:400]) for x, y in drawn])
+        owners = [Records(features=x[400:], targets=y[400:]) for x, y in drawn]
+        real = World.of(owners, problem_of()).relative_fitness_alone
+        worlds = [surrogate_world(public, sizes, known=range(6), rng=rng) for _ in range(9)]
+        forecast = np.median([world.relative_fitness_alone for world in worlds], axis=0)
+        ratios.append(np.mean(np.log10(forecast / real)))
+    assert np.mean(ratios) == pytest.approx(0.0, abs=0.15)
+
+
 def test_drift_between_labelled_groups_is_no_drift():
     shards = records_of([500] * 6, spread=0.5, seed=7)
     labelled = groups_of(shards)
