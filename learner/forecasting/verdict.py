@@ -18,7 +18,7 @@ import numpy as np
 
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.main_measure import ExpectedQuality, expected_quality
-from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
+from learner.forecasting.questions import FACTORS, OWNERS, Answer
 from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
 from learner.planning.guard import to_beat, unit_sentence, ways_sentence
@@ -305,7 +305,7 @@ def _ratios_of_ways(answers: Answers) -> dict[str, list[tuple[float, float]]]:
     """What each way of learning comes to over what the guard asks, at each factor on epsilon."""
     tried = {}
     for way in WAYS:
-        points = [(f, answers.get(f"way {way}-{f:g}")) for f in WAY_FACTORS]
+        points = [(f, answers.get(f"way {way}-{f:g}")) for f in FACTORS]
         known = [
             (f, its.relative_fitness / to_beat(its.public)) for f, its in points if its is not None
         ]

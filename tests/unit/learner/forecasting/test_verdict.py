@@ -11,7 +11,7 @@ import pytest
 from common.config import check_settings
 from common.features import FeatureMap
 from learner.forecasting.candidate import Candidate
-from learner.forecasting.questions import FACTORS, WAY_FACTORS, Answer, questions
+from learner.forecasting.questions import FACTORS, Answer, questions
 from learner.forecasting.verdict import Verdict, verdict
 from learner.planning.decision import Decision, Expected
 from learner.planning.ground import Ground
@@ -69,7 +69,7 @@ def told(candidate: Candidate, at_least: float, above: float) -> Verdict:
 
     answers = {"study": at(1.0)}
     answers |= {f"{kind}-{f:g}": at(f) for f in FACTORS for kind in ("epsilon", "size")}
-    answers |= {f"way newton-{f:g}": at(f) for f in WAY_FACTORS}
+    answers |= {f"way newton-{f:g}": at(f) for f in FACTORS}
     return verdict(candidate, answers)
 
 
@@ -111,8 +111,22 @@ def test_where_the_guard_refuses_collaboration_does_not_begin_to_pay(candidate):
     assert not any(owner.gains for owner in found.owners)
     above = told(candidate, TINY_GAIN, GAIN).smallest
     assert FACTORS[0] < above.epsilon < FACTORS[1]
-    assert WAY_FACTORS[0] < above.epsilon_of_ways["newton"] < WAY_FACTORS[1]
+    assert FACTORS[0] < above.epsilon_of_ways["newton"] < FACTORS[1]
     assert above.or_below == ()
+
+
+def test_where_a_way_is_level_with_the_public_model_its_beginning_is_read_at_most_twice_too_low(
+    candidate,
+):
+    """Powers of ten left it five times too low: all noise is taken back until shortly before."""
+    base = Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, way="newton")
+    asked = questions(candidate, compare=tuple(WAYS), curves=True, base=base)
+    name = "way newton-"
+    tried = [float(each.removeprefix(name)) for each in asked if each.startswith(name)]
+    begins = 0.5
+    answers = {f"{name}{f:g}": answer(PUBLIC if f < begins else PUBLIC / 4) for f in tried}
+    found = verdict(candidate, {"study": answer(GAIN), **answers}).smallest
+    assert begins / 2 < found.epsilon_of_ways["newton"] < 2 * begins
 
 
 def test_where_only_the_smallest_tried_pays_nothing_begins(candidate):
