@@ -205,5 +205,5 @@ def _plain(text: str, longest: int = 200) -> str:
     """A text in one line, without what Markdown or HTML would take for its own."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:longest]
     # Some readers make a link of an address that stands there as it is.
-    line = "".join(f"\\{c}" if c in "\\`*_[]<>|#@" else c for c in line)
+    line = "".join(f"\\{c}" if c in "\\`*_[]<>|#@$~&" else c for c in line)
     return _ADDRESS.sub(r"\\\g<0>", line)

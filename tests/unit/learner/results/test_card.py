@@ -64,6 +64,15 @@ def test_a_name_cannot_write_the_card(make_model, summary):
     assert "<img>" not in text
 
 
+def test_names_with_dollars_tildes_and_ampersands_stay_as_they_are(make_model, summary):
+    """Readers of Markdown make a formula of what is between two dollars."""
+    model = make_model()
+    target = model.feature_map.target.model_copy(update={"name": "a ($) b ($) ~c~ &lt;"})
+    feature_map = model.feature_map.model_copy(update={"target": target})
+    text = card_text(summary(), replace(model, feature_map=feature_map))
+    assert r"It predicts a (\$) b (\$) \~c\~ \&lt; from" in text
+
+
 def test_an_owners_reason_cannot_write_the_card(make_model, summary):
     reason = "no\n# Approved <img src=x> [sign](http://x) `now`"
     made = summary().model_copy(update={"validation_missing": {"north": reason}})
