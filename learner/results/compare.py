@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from common.judged_text import WORDS
-from common.texts import number_words
+from common.texts import number_words, printable
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 from learner.results.quality_words import interval_words, is_better
 from learner.results.summary import Summary
@@ -62,7 +62,9 @@ def verdict(runs: Mapping[str, Summary]) -> str:
         found = judged[best]
         reached = number_words(found.common.value)
         level = [name for name, its in judged.items() if number_words(its.common.value) == reached]
-        which = f"Best: {best}" if len(level) == 1 else f"Level: {', '.join(level)}"
+        which = "Level: " + ", ".join(map(printable, level))
+        if len(level) == 1:
+            which = f"Best: {printable(best)}"
         return (
             f"{which}, with {WORDS[found.measure]} {reached} on the same {found.records:,} records."
         )
@@ -92,7 +94,7 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
         quality_cell = Cell(f"{words}, {quality.on}", quality.common.value)
     gaining = sum(bool(owner.gains) for owner in summary.owners)
     return [
-        name,
+        printable(name),
         summary.algorithm,
         Cell(f"{len(summary.owners)}", len(summary.owners)),
         Cell(f"{max(spent, default=0):g}", max(spent, default=0)),

@@ -55,7 +55,7 @@ def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
     data, made, kept = tmp_path / "stays.csv", tmp_path / "made", tmp_path / "run"
     table.to_csv(data, index=False)
     owner, page = tmp_path / "owner.toml", tmp_path / "comparison.html"
-    again = tmp_path / "again"
+    again = tmp_path / "again\x1b[31m\nall is well"
     commands = (
         ("copriv", "init", data, "--owners", "2", "--yes", "--out", made),
         ("copriv", "init", data, "--target", HOSTILE, "--owners", "2", "--yes", "--out", made),
