@@ -12,6 +12,7 @@ from common.column_faults import warn_of_misfits
 from common.errors import InputError
 from common.features import FeatureMap
 from common.files import make_folder, refuse_to_replace
+from common.model import read_model
 from common.terms import Records
 from common.texts import counted
 from learner.commands.display import listening
@@ -26,7 +27,7 @@ from learner.results.progress import Stages
 from learner.results.report_page import write_report
 from learner.results.run_folder import JOURNAL, OWNERS, new_run_folder, run_of, write_features
 from learner.results.run_quality import Union
-from learner.results.summary import read_summary
+from learner.results.summary import Summary, read_summary
 from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.study import name_of_begun
@@ -190,11 +191,30 @@ def report_run(folder: Path, *, console: Console) -> Path:
     """Print a finished run's table and write its report again; returns the page.
 
     Raises:
-      InputError: The folder holds no finished run, or its summary is damaged.
+      InputError: The folder holds no finished run, or its summary is damaged or of another run than
+        its model.
     """
     summary = read_summary(folder)
+    _refuse_another_model(folder, summary)
     print_summary(summary, console)
     return write_report(folder, summary)
+
+
+def _refuse_another_model(folder: Path, summary: Summary) -> None:
+    """Refuse a folder whose files were put together: one report would tell of two models.
+
+    Raises:
+      InputError: The model that lies there is not the one that the summary tells of.
+    """
+    try:
+        theta = tuple(read_model(folder).theta.tolist())
+    except InputError:
+        return  # The page says what can be said without it.
+    if theta != summary.theta:
+        raise InputError(
+            f"{folder}: summary.json and model.json are of different runs; restore both from one "
+            "copy"
+        )
 
 
 def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Path:

@@ -169,6 +169,21 @@ def test_a_report_is_made_again_from_its_summary(real_time_run, tmp_path, typed)
     assert not (tmp_path / "c.html").exists()
 
 
+def test_a_report_of_two_runs_in_one_folder_is_refused(real_time_run, tmp_path, typed):
+    """It told the quality of one and the coefficients of the other."""
+    out = tmp_path / "run"
+    shutil.copytree(real_time_run.folder, out)
+    model = json.loads((out / "model.json").read_text())
+    model["theta"] = [-value for value in model["theta"]]
+    (out / "model.json").write_text(json.dumps(model))
+    page = (out / "report.html").read_text()
+    told = sentence(typed("copriv", "report", out))
+    assert "summary.json and model.json are of different runs; restore both from one copy" in told
+    assert (out / "report.html").read_text() == page
+    (out / "model.json").unlink()
+    assert typed("copriv", "report", out).returncode == 0
+
+
 def test_a_report_of_no_run_is_refused(tmp_path, typed):
     assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path))
     gone = typed("copriv", "report", tmp_path / "gone")
