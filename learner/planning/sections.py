@@ -32,6 +32,8 @@ LARGEST_HORIZON = 10**9
 SMALLEST_SHARE = 0.001
 # More rounds leave so little of epsilon to each that ticks are better.
 MOST_ROUNDS = 20
+# A year in seconds: of a time of centuries gRPC makes one that is over before a call begins.
+LONGEST_DEADLINE = 31_536_000
 
 
 def _algorithm(name: str) -> str:
@@ -223,7 +225,7 @@ class NetworkSettings(Settings):
     """How owners are reached, and how long the learner waits.
 
     Args:
-      deadline: Seconds that one answer may take.
+      deadline: Seconds that one answer may take, at most 31536000, which is a year.
       patience: The run stops after this many seconds without any owner's answer. At its start the
         learner waits as long for an owner that is not there yet.
       token: Where the learner's token is: "file:PATH" or "env:NAME". It must be one that
@@ -247,7 +249,7 @@ class NetworkSettings(Settings):
         {"token": "file:bank.token", "listen": "0.0.0.0:50060", "metrics": "127.0.0.1:9464"}
     )
 
-    deadline: Positive = 30.0
+    deadline: Annotated[float, Field(gt=0, le=LONGEST_DEADLINE)] = 30.0
     patience: Positive = 60.0
     token: SecretPlace | None = None
     listen: Address | None = None

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 import tomli_w
 
-from common.errors import UnreachableError
+from common.config import check_settings
+from common.errors import InputError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
 from common.toml_files import read_toml
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.streams import Stream, StreamEndedError, ThreadStream
+from learner.planning.sections import LONGEST_DEADLINE, NetworkSettings
 
 
 class Call:
@@ -326,3 +328,16 @@ def test_an_owner_that_has_come_is_found_by_the_next_call(owner_folder, serve_ow
         assert owner.describe().name == "north"
     finally:
         owner.disconnect()
+
+
+def test_the_longest_deadline_is_waited_for_and_a_longer_one_is_refused(owner_folder, serve_owner):
+    """Of 10^10 seconds gRPC made none: every owner was away."""
+    running = serve_owner(owner_folder("north"))
+    kept = check_settings(NetworkSettings, {"deadline": LONGEST_DEADLINE}, where="study.toml")
+    owner = GrpcOwner("north", f"127.0.0.1:{running.port}", deadline=kept.deadline)
+    try:
+        assert owner.describe().name == "north"
+    finally:
+        owner.disconnect()
+    with pytest.raises(InputError, match="expected a number above 0 and at most 31536000"):
+        check_settings(NetworkSettings, {"deadline": 1e10}, where="study.toml")
