@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -11,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
+from common.privacy import LARGEST_BOUND, SMALLEST_BOUND
 
 
 def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> BeforeValidator:
@@ -27,8 +26,10 @@ def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> Befo
     return BeforeValidator(check)
 
 
-# The smallest and the largest finite one.
-AMOUNT = or_auto(math.ulp(0.0), sys.float_info.max, "a finite number greater than 0")
+# What owners take: the squares of such numbers are neither 0 nor infinite.
+AMOUNT = or_auto(
+    SMALLEST_BOUND, LARGEST_BOUND, f"a number from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}"
+)
 
 
 class PrivacySettings(Settings):

@@ -13,6 +13,7 @@ from common.config import Address, Epsilon, LossName, Positive, Settings, names_
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.places import SecretPlace
+from common.privacy import LARGEST_BOUND, SMALLEST_BOUND
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
@@ -81,7 +82,7 @@ class ModelSettings(Settings):
     loss: LossName = "squared"
     delta: Annotated[float | Literal["auto"] | None, AMOUNT] = None
     regularisation: Positive = 1e-5
-    theta_max: Positive
+    theta_max: Annotated[float, Field(ge=SMALLEST_BOUND, le=LARGEST_BOUND)]
 
     @model_validator(mode="after")
     def _parameters_of_the_loss(self) -> ModelSettings:

@@ -230,3 +230,19 @@ def test_a_clock_rate_is_refused_where_all_owners_are_asked_equally(tmp_path, na
     table["owners"][0]["clock_rate"] = 1.0
     path.write_text(tomli_w.dumps(table))
     load_study(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ("model", {"theta_max": 1e-300}),
+        ("model", {"theta_max": 1e300}),
+        ("model", {"loss": "huber", "delta": 1e-300}),
+        ("privacy", {"sensitivity": "clip", "clip": 1e300}),
+        ("privacy", {"sensitivity": "clip", "clip": 1e-300}),
+    ],
+)
+def test_what_no_owner_takes_is_refused_before_it_is_planned(table, value):
+    """The plan of such a box did not converge, and that of such a clip was called damaged."""
+    with pytest.raises(InputError, match=r"1e-100 .* 1e\+100"):
+        study(**{table: value})
