@@ -181,7 +181,7 @@ def seconds_taken(owner: subprocess.Popen[str], address: tuple[str, int], frame:
     return max(seconds_computed(owner.pid) - before, LEAST_SECONDS)
 
 
-def test_a_stranger_that_asks_without_end_whether_an_owner_is_there_takes_little_time_of_it():
+def test_a_stranger_that_asks_on_and_on_whether_an_owner_is_there_takes_little_time_of_it():
     """It took a second for each ten thousand frames, in which nobody else was answered."""
     with started(OWNER) as owner:
         assert owner.stdout is not None

@@ -13,6 +13,7 @@ from learner.planning import split
 from learner.planning.around import around_public, largest_gradient
 from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_split
 from learner.planning.tail import Tail
+from learner.simulated import surrogates
 from learner.simulated import world as world_module
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -49,9 +50,11 @@ def leaning(public):
     return Proposal(algorithm=algorithm, num_records=np.full(3, 1200.0), unit_scales=units)
 
 
-def pick(epsilon, *, public=None, **given):
+def pick(epsilon, *, public=None, seed=surrogates.CHOICE_SEED, **given):
     public = public_of() if public is None else public
-    worlds = worlds_to_choose_in(public, SIZES, [None] * 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surrogates, "CHOICE_SEED", seed)
+        worlds = worlds_to_choose_in(public, SIZES, [None] * 3)
     units = 1.0 / (SIZES * epsilon)
     return choose_split(public, worlds, domain=DOMAIN, units=units, **given)
 
@@ -114,9 +117,12 @@ def test_no_record_of_the_domain_has_a_longer_gradient_at_the_public_model(name)
 
 def test_few_public_records_of_classes_are_not_believed_to_know_how_the_loss_curves():
     """Where noise is little: nothing else says that another round is worth its noise."""
-    few, many = (pick(3.0, public=public_of("logistic", n)).rounds for n in (20, 5000))
-    assert few == max(ROUNDS)
-    assert many <= 2
+    few, many = (
+        [pick(3.0, public=public_of("logistic", n), seed=seed).rounds for seed in range(4)]
+        for n in (20, 5000)
+    )
+    assert few.count(max(ROUNDS)) >= 3
+    assert np.mean(many) < np.mean(few)
     # Curvature that is alike everywhere is told by the owners themselves.
     assert pick(10.0, public=public_of("squared", 20)).rounds <= 2
 
