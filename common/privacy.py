@@ -335,24 +335,27 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
 def epsilon_in_words(epsilon: Fraction | float) -> str:
     """What an epsilon promises, for people who sign.
 
-    >>> epsilon_in_words(Fraction(1))
-    'seeing all answers changes the odds of a guess about one record by a factor of at most 2.72'
-    >>> epsilon_in_words(10.0)
-    'hardly any protection: the odds of a guess about one record may change by a factor of 22,027'
+    >>> print(epsilon_in_words(Fraction(1)))  # doctest: +NORMALIZE_WHITESPACE
+    strong protection, since seeing all answers may change the odds of a guess about one record by
+    a factor of at most 2.72
     """
     if math.isinf(epsilon):
         return "nothing is promised: these records were asked without noise"
     times = math.exp(min(float(epsilon), 700.0))
-    factor = _at_most(times) if times < MILLION else "more than a million"
-    if times < THOUSAND:
-        return (
-            "seeing all answers changes the odds of a guess about one record by a factor of at "
-            f"most {factor}"
-        )
+    factor = f"at most {_at_most(times)}" if times < MILLION else "more than a million"
     return (
-        "hardly any protection: the odds of a guess about one record may change by a factor of "
-        f"{factor}"
+        f"{strength(epsilon)} protection, since seeing all answers may change the odds of a guess "
+        f"about one record by a factor of {factor}"
     )
+
+
+def strength(epsilon: Fraction | float) -> str:
+    """How strong a promise is, as practice has it.
+
+    >>> strength(0.5), strength(2.0), strength(10.0)
+    ('strong', 'moderate', 'weak')
+    """
+    return "strong" if epsilon <= 1 else "moderate" if epsilon <= 3 else "weak"
 
 
 def _at_most(times: float) -> str:

@@ -14,7 +14,7 @@ from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import as_number, strength
+from learner.results.verdict_words import as_number
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
@@ -126,7 +126,7 @@ def _what_was_spent(epsilon: float) -> str:
     """In words; nothing of an owner that is the learner, whose records are asked without noise."""
     if math.isinf(epsilon):
         return ""
-    return f", who spent epsilon {epsilon:g} ({strength(epsilon)} protection)"
+    return f", who spent epsilon {epsilon:g}"
 
 
 def _quality(summary: Summary) -> list[str]:

@@ -14,7 +14,7 @@ from common.arrays import Vector
 from common.errors import InputError
 from common.files import open_regular
 from common.model import Model, read_model
-from common.privacy import epsilon_in_words
+from common.privacy import epsilon_in_words, strength
 from common.texts import counted, number_words
 from learner.results.charts import DASHED, Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
@@ -32,7 +32,7 @@ from learner.results.report import (
 )
 from learner.results.summary import Summary
 from learner.results.validation_part import validation_part
-from learner.results.verdict_words import as_number, epsilons_spent, notes, strength, verdict_lines
+from learner.results.verdict_words import as_number, epsilons_spent, notes, verdict_lines
 
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from common.privacy import strength
 from common.texts import first_few, number_words, printable
 from learner.results.quality_words import (
     MEASURES,
@@ -136,12 +137,3 @@ def as_number(text: str) -> float:
 def epsilons_spent(summary: Summary) -> list[float]:
     """What each owner spent, ascending; the learner's own shard, which spends nothing, left out."""
     return sorted(as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf")
-
-
-def strength(epsilon: float) -> str:
-    """How strong a promise is, as practice has it.
-
-    >>> strength(0.5), strength(2.0), strength(10.0)
-    ('strong', 'moderate', 'weak')
-    """
-    return "strong" if epsilon <= 1 else "moderate" if epsilon <= 3 else "weak"

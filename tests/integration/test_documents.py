@@ -15,10 +15,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from common.privacy import epsilon_in_words
+from common.privacy import epsilon_in_words, strength
 from common.setting_keys import keys_of
 from learner.planning.settings import StudySettings
-from learner.results.verdict_words import strength
 from owner.policy import OwnerSettings
 
 ROOT = Path(__file__).resolve().parents[2]

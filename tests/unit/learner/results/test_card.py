@@ -18,9 +18,10 @@ from learner.results.verdict_words import verdict_lines
 
 def test_a_card_says_what_each_owner_was_promised(make_model, summary):
     text = card_text(summary(), make_model())
-    assert "For north, who spent epsilon 0.5 (strong protection)" in text
+    assert "For north, who spent epsilon 0.5: strong protection, since" in text
     assert "by a factor of at most 1.65" in text
-    assert "For south, who spent epsilon 8 (weak protection)" in text
+    assert "For south, who spent epsilon 8: weak protection, since" in text
+    assert text.count(" protection, ") == 2
     assert "| north | 1,200 | 0.5 | 0.5 | 3 |" in text
     assert "Nobody has measured it" in text
     for part in ("Purpose", "Records and owners", "Privacy", "Quality", "Limits"):
@@ -31,7 +32,7 @@ def test_warnings_come_first_and_promise_nothing(make_model, summary):
     text = card_text(summary(insecure_noise=True).with_learner("south"), make_model())
     assert text.index("**INSECURE**") < text.index("**UNPROTECTED**") < text.index("## Purpose")
     assert "Nothing is promised" in text
-    assert "protection)" not in text
+    assert " protection, " not in text
 
 
 def test_a_card_says_that_the_public_model_is_at_an_edge_of_its_box(make_model, summary):
