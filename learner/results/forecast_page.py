@@ -12,7 +12,7 @@ from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
-from learner.results.forecast_text import owner_row, sentences, smallest_words
+from learner.results.forecast_text import gains, owner_row, sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
 
@@ -52,19 +52,15 @@ def _first(verdict: Verdict) -> str:
     gaining = sum(owner.gains for owner in verdict.owners)
     low, high = verdict.interval_90
     count = len(verdict.owners)
-    verb = "is" if gaining == 1 else "are"
-    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners {verb}"
-    if gaining == 0:
-        who = "No owner is"
     words = (
-        f"{who} expected to gain. The common model is expected to have "
+        f"It is expected that {gains(verdict)}. The common model is expected to have "
         f"{percent_words(verdict.relative_fitness)} more loss than the best model of all records. "
         "No owner was asked, and nothing was spent."
     )
     return (
         paragraphs([line for line in lines if line.startswith("warning: ")], "warning")
         + paragraphs([words], "verdict")
-        + paragraphs([line for line in lines if not line.startswith("warning: ")])
+        + paragraphs([line for line in lines if not line.startswith(("warning: ", "gains: "))])
         + listed(
             [
                 (f"{verdict.relative_fitness:.3g}", "expected relative fitness"),

@@ -99,9 +99,7 @@ def sentences(verdict: Verdict) -> list[str]:
     lines = [f"warning: {warning}" for warning in verdict.warnings]
     if verdict.ways_in_words is not None:
         lines.append(f"it would be learnt by {verdict.ways_in_words}")
-    gaining = [owner.name for owner in verdict.owners if owner.gains]
-    others = [owner.name for owner in verdict.owners if not owner.gains]
-    lines.append(f"gains: {gains_in_words(gaining, others)}")
+    lines.append(f"gains: {gains(verdict)}")
     if verdict.quality is not None:
         lines.append(_quality_sentence(verdict.quality))
     lines += [
@@ -121,6 +119,13 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.failures:
         lines.append(f"{counted(len(verdict.failures), 'point')} failed; see forecast.json")
     return lines
+
+
+def gains(verdict: Verdict) -> str:
+    """How many gain, and who."""
+    gaining = [owner.name for owner in verdict.owners if owner.gains]
+    others = [owner.name for owner in verdict.owners if not owner.gains]
+    return gains_in_words(gaining, others)
 
 
 def _quality_sentence(quality: ExpectedQuality) -> str:

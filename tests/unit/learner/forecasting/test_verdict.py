@@ -186,6 +186,15 @@ def test_steps_from_a_model_that_is_not_believed_are_compared_only_if_taken(
     assert set(WAYS) - {name.removeprefix("by-") for name in asked} <= {"newton"}
 
 
+def test_a_page_says_once_who_gains(candidate, tmp_path):
+    found = verdict(candidate, {"study": answer(GAIN)})
+    page = write_forecast_page(tmp_path, found).read_text()
+    (line,) = (line for line in sentences(found) if line.startswith("gains: "))
+    said = line.removeprefix("gains: ")
+    assert page.count(said) == 1
+    assert f"It is expected that {said}. The common model" in page
+
+
 def test_no_loss_is_called_none(candidate, tmp_path):
     page = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(0.0004)})).read_text()
     assert "is expected to have less than 0.1% more loss than the best model" in page
