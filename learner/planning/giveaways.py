@@ -11,7 +11,7 @@ from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.looking import look_at
 from common.texts import named
-from learner.planning.leakage import explained_variance
+from learner.planning.leakage import explained_together, explained_variance
 
 # So many cells show what there is to see.
 ENOUGH_CELLS = 1_000_000
@@ -27,8 +27,8 @@ def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
       feature_map: The map.
 
     Warns:
-      DoubtWarning: A column says nearly all of the target by itself, has another value in nearly
-        every record, or seems to name persons.
+      DoubtWarning: A column says nearly all of the target by itself, or several do together; it
+        has another value in nearly every record, or seems to name persons.
     """
     names = [rule.name for rule in feature_map.columns]
     some = table.iloc[:: 1 + len(table) * len(names) // ENOUGH_CELLS]
@@ -40,6 +40,17 @@ def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
             f"features: {named(leaks)}: so nearly the target {feature_map.target_name} that it may "
             "be a leak, or the same under another name; leave it out with features.drop, unless "
             "it is known before the target is",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    share, parts = explained_together(list(columns), target)
+    # No target lies between two dates by chance, if it is known to a day or so only.
+    if share >= SURELY or (parts and all(column.kind == "date" for column in parts)):
+        warnings.warn(
+            f"features: {named([column.name for column in parts])}: together they explain "
+            f"{share:.0%} of the target {feature_map.target_name}, as two dates do the time "
+            "between them; leave one out with features.drop, unless all are known before the "
+            "target is",
             DoubtWarning,
             stacklevel=2,
         )

@@ -27,8 +27,8 @@ TABLE = pd.DataFrame(
 )
 
 
-def told(table: pd.DataFrame) -> list[str]:
-    settings = FeatureSettings(public=TableSource(), target="died", positive="yes")
+def told(table: pd.DataFrame, target: str = "died", positive: str | None = "yes") -> list[str]:
+    settings = FeatureSettings(public=TableSource(), target=target, positive=positive)
     found: FeatureMap = fit_feature_map(table, settings, source="public.csv")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DoubtWarning)
@@ -42,6 +42,28 @@ def test_a_column_that_is_the_target_is_told(monkeypatch, enough):
     (said,) = told(TABLE.assign(autopsy=np.where(TABLE.died == "yes", "done", "")))
     assert said.startswith("features: autopsy: so nearly the target died that it may be a leak")
     assert "leave it out with features.drop" in said
+
+
+@pytest.mark.parametrize("tenths", [False, True])
+def test_two_dates_that_the_target_lies_between_are_told(tenths):
+    """Also where the target has hours, and the dates have not."""
+    begin = pd.Timestamp("2023-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), unit="D")
+    stay = np.round(RNG.gamma(2.0, 3.0, N), 1)
+    end = begin + pd.to_timedelta(np.ceil(stay), unit="D")
+    table = TABLE.assign(begin=begin, end=end, stay=stay if tenths else np.ceil(stay))
+    (said,) = told(table, "stay", None)
+    assert said.startswith("features: begin, end: together they explain ")
+    assert "leave one out with features.drop" in said
+    assert told(table.drop(columns="begin"), "stay", None) == []
+
+
+def test_a_good_model_of_two_numbers_is_not_told():
+    table = TABLE.assign(height=RNG.normal(170, 10, N), weight=RNG.normal(70, 10, N))
+    table["fat"] = table.weight - table.height / 2 + RNG.normal(size=N)
+    assert told(table, "fat", None) == []
+    table["fat"] = table.weight - table.height / 2
+    (said,) = told(table, "fat", None)
+    assert "height, weight: together they explain 100%" in said
 
 
 def test_a_column_that_names_records_is_told():
