@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -287,12 +286,9 @@ def _epsilon(text: str | None) -> Fraction | None:
 
 def _factor(text: str) -> float:
     try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not (text.isascii() and 0 < factor < math.inf):
-        raise click.BadParameter(f"--unit: got {text!r}, expected a number greater than 0")
-    return factor
+        return float(parse_epsilon(text))
+    except ValueError as error:
+        raise click.BadParameter(f"--unit: got {text!r}, {error}") from None
 
 
 def show_site(

@@ -246,7 +246,7 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     assert "give the column in the map's unit" in refused.stderr
     assert not (study.folder / "owner-a").exists()
     assert not list((study.folder / "exchange").glob("*.request"))
-    words = ("--rename", "column-1=Colum 1", "--unit", "column-2=0.00273972602")
+    words = ("--rename", "column-1=Colum 1", "--unit", "column-2=1/365")
     joined = study.join(*words, data="own.parquet")
     assert joined.returncode == 0, joined.stderr
     # The way to a certificate is the one that was begun: copriv certs would make another CA.
