@@ -36,7 +36,7 @@ from common.map_text import file_text
 from common.missing_codes import code_for_missing, code_note
 from common.names import learner_words
 from common.number_marks import mark_notes
-from common.privacy import in_short
+from common.privacy import epsilon_in_words, in_short
 from common.tables import read_table
 from common.texts import LONGEST_NAME, counted, exact_text, named, printable
 from common.tls import host_and_port, is_loopback
@@ -86,6 +86,7 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
         f"study {asked.study} of {learner_words(asked.learner)} invites {asked.owner}: epsilon "
         f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
     )
+    yield f"epsilon {in_short(asked.epsilon)}: {epsilon_in_words(asked.epsilon)}"
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(feature_map.num_features, 'feature')}, "
         f"target {printable(feature_map.target_name, LONGEST_NAME)}"

@@ -249,6 +249,7 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     words = ("--rename", "column-1=Colum 1", "--unit", "column-2=1/365")
     joined = study.join(*words, data="own.parquet")
     assert joined.returncode == 0, joined.stderr
+    assert "\nepsilon 1: strong protection, since seeing all answers may change" in joined.stdout
     # The way to a certificate is the one that was begun: copriv certs would make another CA.
     early = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")
     assert early.returncode == 2
