@@ -45,6 +45,7 @@ from common.typed_tables import place_below
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
+from owner.provenance import check_provenance
 from owner.translation import stored_names_of, translated, with_hints
 
 SHOWN_CATEGORIES = 6
@@ -63,6 +64,7 @@ class Joining:
       beside: The folder of the invitation: the request goes there, the certificate comes there.
       epsilon_lifetime: The most that the records ever spend; None for what this study asks.
       rename, units, spellings: As in ``[data]``.
+      allow_private_bounds: Whether the feature map may have been fitted on these records.
     """
 
     table: Mapping[str, str]
@@ -72,6 +74,7 @@ class Joining:
     rename: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
     spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    allow_private_bounds: bool = False
 
     @property
     def where(self) -> str:
@@ -169,7 +172,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     """The number of records, that of empty ones, and how the columns fit; nothing is written.
 
     Raises:
-      InputError: The table cannot be read, a column is missing, or what was typed does nothing.
+      InputError: The table cannot be read, a column is missing, what was typed does nothing, or the
+        map was fitted on these records.
     """
     source = _source_of(joining)
     check_lifetime(joining.epsilon_lifetime, asked=invited.invitation.epsilon)
@@ -204,6 +208,12 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
         spellings={name: dict(spelt) for name, spelt in joining.spellings.items()},
     )
     study = translated(raw, words, where=joining.where)
+    check_provenance(
+        invited.feature_map,
+        study,
+        where="the invitation",
+        allow_private_bounds=joining.allow_private_bounds,
+    )
     empty = count_empty_rows(study, invited.feature_map)
     return len(raw), empty, look_at_columns(study, invited.feature_map)
 

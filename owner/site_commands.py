@@ -204,6 +204,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="The most that the records ever spend; the default is what this study asks.",
 )
 @accept_option
+@private_bounds_option
 @declare_option
 @reading_options
 def join(
@@ -213,6 +214,7 @@ def join(
     out: Path,
     epsilon_lifetime: str | None,
     accepted: tuple[str, ...],
+    allow_private_bounds: bool,
     declares: bool,
     **words: Any,
 ) -> None:
@@ -238,6 +240,7 @@ def join(
         rename=parse_pairs("--rename", words["rename"]),
         units={name: _factor(text) for name, text in parse_pairs("--unit", words["unit"]).items()},
         spellings=parse_spellings(words["spelling"]),
+        allow_private_bounds=allow_private_bounds,
     )
     _join(read_invitation(file), joining, accepted=accepted, declares=declares)
 

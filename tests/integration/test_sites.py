@@ -263,6 +263,19 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     assert "200 records" in checked.stdout
 
 
+def test_public_records_that_are_the_owners_own_join_nothing(study, public_table):
+    """Their bounds were taken from what no epsilon then protects."""
+    public_table.to_parquet(study.folder / "own.parquet")
+    refused = study.join(data="own.parquet")
+    assert refused.returncode == 2
+    assert "the invitation: the bounds of " in refused.stderr
+    assert "its numbers are the statistics of exactly this owner's records" in refused.stderr
+    assert not list((study.folder / "exchange").glob("*.request"))
+    joined = study.join("--allow-private-bounds", data="own.parquet")
+    assert joined.returncode == 0, joined.stderr
+    assert "no epsilon holds for them" in joined.stderr
+
+
 def test_rows_that_hold_nothing_are_told_to_their_officer(study, table_maker):
     table = table_maker(200, seed=1)
     table.iloc[:2] = math.nan
