@@ -16,6 +16,10 @@ from common.texts import counted
 
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
+# Of so many columns, those with the most values, none is what alone keeps other rows apart.
+MOST_VARIED = 5
+# Copies of more than one row in so many are told by how often each row occurs.
+FEW_COPIES = 4
 # Names of fewer records each divide a table alike where its rows were appended to it once more.
 FEW_RECORDS = 3
 
@@ -119,9 +123,28 @@ def _repeated(look: Look, rows: pd.DataFrame) -> int:
     if distinct == len(rows) or distinct < FEWEST_RECORDS:
         return 0
     often = np.bincount(times)
+    repeated = len(rows) - distinct
     is_named = any(column.distinct >= IDENTIFYING * distinct for column in look.columns.values())
     so_often = often[2:].max(initial=0) > MOSTLY_SO_OFTEN * distinct
-    return len(rows) - distinct if is_named or so_often else 0
+    return repeated if is_named or so_often or _are_alike_in_all(look, rows, repeated) else 0
+
+
+def _are_alike_in_all(look: Look, rows: pd.DataFrame, repeated: int) -> bool:
+    """Whether rows that two columns tell apart repeat others in all columns, or in hardly any.
+
+    Rows that are alike by chance are so in all columns but one far more often than in all.
+    """
+    if FEW_COPIES * repeated > len(rows):
+        return False
+    distinct = [column.distinct for column in look.columns.values()]
+    varied = np.argsort(distinct)[: -1 - MOST_VARIED : -1]
+    if _kinds(rows[varied[:2]]) < IDENTIFYING * (len(rows) - repeated):
+        return False
+    return all(len(rows) - _kinds(rows.drop(columns=name)) <= 2 * repeated for name in varied)
+
+
+def _kinds(rows: pd.DataFrame) -> int:
+    return int(pd.util.hash_pandas_object(rows, index=False).nunique())
 
 
 def _best_of(group: Sequence[Column]) -> Column:

@@ -53,6 +53,23 @@ def test_a_few_copies_are_told_of_where_no_two_records_are_alike():
     assert told(pd.concat([table, table[:9]])).startswith("9 rows of 2,009 say the same")
 
 
+def test_a_few_copies_are_told_of_where_several_columns_tell_records_apart():
+    rng = np.random.default_rng(4)
+    cells = {"weight": rng.normal(78, 16, N).round(1), "crea": rng.gamma(9, 0.1, N).round(2)}
+    table = patients().assign(patient_id=rng.integers(0, N, N), **cells)
+    assert "the same as an earlier one" not in told(table)
+    assert told(pd.concat([table, table[:9]])).startswith("9 rows of 2,009 say the same")
+
+
+@pytest.mark.parametrize("kinds", [(100, 2, 10), (100, 50, 2, 3), (365, 100, 5), (300, 200)])
+@pytest.mark.parametrize("count", [100, 500, 2000, 10_000])
+def test_rows_that_several_columns_tell_apart_are_alike_by_chance(kinds, count):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        table = pd.DataFrame({f"c{k}": rng.integers(0, k, count) for k in kinds})
+        assert told(table) == ""
+
+
 def test_rows_of_few_kinds_that_are_alike_by_chance_are_no_copies():
     for kinds in (2, 20, 200, 1000):
         rng = np.random.default_rng(kinds)
