@@ -188,6 +188,16 @@ def test_the_dashboard_asks_for_metrics_that_exist():
     assert sorted(targets) == sorted(f"{name}:9464" for name in (*OWNERS, "learner"))
 
 
+def test_the_dashboard_asks_for_rates_over_what_is_scraped():
+    """Of a Prometheus that looks every 15 seconds, a rate over 15 seconds is none."""
+    text = (ROOT / "deploy/grafana/dashboards/copriv.json").read_text()
+    assert set(re.findall(r"rate\([a-z_]+\[(.*?)\]", text)) == {"$__rate_interval"}
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    sources = ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml"
+    (source,) = yaml.safe_load(sources.read_text())["datasources"]
+    assert source["jsonData"]["timeInterval"] == scraped["global"]["scrape_interval"]
+
+
 def test_services_are_started_again_as_the_table_of_statuses_says():
     """A signal ends a learner, and an owner that still reads its table, with a status of ours."""
     text = (ROOT / "docs/deployment.md").read_text()
