@@ -90,12 +90,9 @@ class Attachment:
         self._metrics, self._metrics_at = metrics or OwnerMetrics(owner), metrics_at
         self._refusals = Refusals()
         self._mending = Mending(owner, on_fault=self.end)
-        # A learner may come and go as often as it likes.
-        self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
+        self._absence = _Absence()
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
-        self._said_of_absence = ""
-        self._been_there = False
 
     @property
     def address(self) -> str:
@@ -175,7 +172,8 @@ class Attachment:
                 call.cancel()
             try:
                 for message in call:
-                    greeted, self._said_of_absence, self._been_there = True, "", True
+                    greeted = True
+                    self._absence.is_over(self.address)
                     over = message.HasField("goodbye")
                     if over or outgoing.is_full:
                         break
@@ -237,22 +235,41 @@ class Attachment:
         except UntrustedError as untrusted:
             self._absent(untrusted)
         else:
-            reason = f"gRPC ended the call ({said})" if ended else why or error.code().name
+            lost = f"the connection was lost ({error.code().name})"
+            reason = f"gRPC ended the call ({said})" if ended else why or lost
             self._absent(UnreachableError(f"learner at {self.address}: {reason}"))
 
     def _absent(self, error: CoprivError) -> None:
-        """Say so, once for each reason; raise where waiting is in vain.
+        if not self._ending.is_set():
+            self._absence.is_for(error)
+
+
+class _Absence:
+    """What is said of a learner that is away: once for each reason, and once that it is over."""
+
+    def __init__(self) -> None:
+        # A learner may come and go as often as it likes.
+        self._log = SlowLog(logging.WARNING, per_second=0.1, burst=10)
+        self._said = ""
+        self._been_there = False
+
+    def is_for(self, error: CoprivError) -> None:
+        """Say why; raise where waiting is in vain.
 
         A learner that was there before may renew its certificate while we wait.
         """
-        if self._ending.is_set():
-            return
         waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
         if not waits and not self._been_there:
             raise InputError(str(error)) from None
-        if self._said_of_absence != str(error):
-            self._said_of_absence = str(error)
-            self._absences.say(f"no line to the {error}; trying again until it is there")
+        if self._said != str(error):
+            self._said = str(error)
+            self._log.say(f"no line to the {error}; trying again until it is there")
+
+    def is_over(self, address: str) -> None:
+        """Say that the learner is there, where it was said that it is not."""
+        if self._said:
+            self._log.say(f"the learner at {address} is there")
+        self._said, self._been_there = "", True
 
 
 def _said(error: grpc.RpcError) -> tuple[str, bool]:

@@ -256,18 +256,23 @@ def test_seeded_clocks_of_the_owners_repeat(owner_folder, public, tmp_path):
 
 
 def test_owners_find_a_learner_that_was_killed_and_go_on_bit_for_bit(
-    settings_files, public, tmp_path
+    settings_files, public, tmp_path, caplog
 ):
+    """Their logs say when it is away, and when it is there again."""
     settings, journal = study("owner"), tmp_path / "journal.sqlite"
     with ExitStack() as stack:
         first = listening()
+        back = f"the learner at 127.0.0.1:{first.port} is there\n"
         owners = stack.enter_context(attached(settings_files, f"127.0.0.1:{first.port}"))
         with first:
             before, nothing = go(settings, public, first.owners, journal, requests=first, die_at=15)
             assert nothing is None
+        wait_until(lambda: "no line to the learner at 127.0.0.1" in caplog.text)
+        assert back not in caplog.text
         second = stack.enter_context(listening(first.port))
         rows, outcome = go(settings, public, second.owners, journal, requests=second)
         owners.join()
+    assert back in caplog.text
     assert outcome is not None
     assert [row.replayed for row in rows] == [True] * 15 + [False] * (HORIZON - 15)
     assert trajectory(rows).startswith(trajectory(before))
