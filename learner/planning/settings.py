@@ -173,13 +173,14 @@ class StudySettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _names_differ(self) -> StudySettings:
-        """Owners have different names."""
-        twice = repeated(owner.name for owner in self.owners)
-        if twice:
-            raise ValueError(
-                f"owners: the name {min(twice)!r} is given twice; give each owner its own"
-            )
+    def _names_and_addresses_differ(self) -> StudySettings:
+        """Owners have different names, and at one address one of them serves."""
+        addresses = [owner.address for owner in self.owners if owner.address is not None]
+        for what, given in (("name", [o.name for o in self.owners]), ("address", addresses)):
+            if twice := repeated(given):
+                raise ValueError(
+                    f"owners: the {what} {min(twice)!r} is given twice; give each owner its own"
+                )
         return self
 
     def promised(self, entry: OwnerEntry) -> Fraction:

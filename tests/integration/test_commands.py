@@ -401,6 +401,11 @@ def same_name(settings: dict[str, Any]) -> None:
     settings["owners"][1]["name"] = "north"
 
 
+def same_address(settings: dict[str, Any]) -> None:
+    for owner in settings["owners"]:
+        owner["address"] = "127.0.0.1:50051"
+
+
 def no_step(settings: dict[str, Any]) -> None:
     del settings["algorithm"]["rho"]
 
@@ -418,6 +423,7 @@ def no_address(settings: dict[str, Any]) -> None:
         (no_rows, ["no records"]),
         (no_file, ["absent.csv", "no such file"]),
         (same_name, ["'north' is given twice"]),
+        (same_address, ["owners: the address '127.0.0.1:50051' is given twice"]),
         (no_step, ["rho = NUMBER", 'step = "auto"']),
     ],
 )
