@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings, parse_epsilon
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
@@ -32,6 +32,13 @@ LARGEST_COUNT = 10**9
 LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
+
+
+def _as_float(given: object) -> float:
+    return float(parse_epsilon(given))
+
+
+Factor = Annotated[Positive, BeforeValidator(_as_float, json_schema_input_type=float | str)]
 
 
 def check_learner_name(name: str) -> str:
@@ -144,14 +151,14 @@ class PrivateSource(TableSource):
         {
             "columns": ["Age Group", "Length of Stay"],
             "rename": {"Length of Stay": "los"},
-            "units": {"age": 0.00274},
+            "units": {"age": "1/365"},
             "spellings": {"sex": {"m": "male", "f": "female"}},
         }
     )
 
     columns: tuple[str, ...] = ()
     rename: dict[str, str] = Field(default_factory=dict)
-    units: dict[str, Positive] = Field(default_factory=dict)
+    units: dict[str, Factor] = Field(default_factory=dict)
     spellings: dict[str, dict[str, str]] = Field(default_factory=dict)
     storage: Storage = "float64"
     cache: bool | Literal["auto"] = "auto"

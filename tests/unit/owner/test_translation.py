@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from common.columns import category_keys
 from common.errors import InputError
@@ -30,6 +31,13 @@ def test_names_units_and_spellings_are_the_studys():
     assert [keys[i] if i >= 0 else None for i in positions] == ["Male", "Female", None, "x"]
     np.testing.assert_allclose(found["age"], [1, 2, np.nan, np.inf])
     assert list(found.columns) == ["Gender", "age"]
+
+
+def test_a_unit_may_be_a_fraction_as_it_may_where_it_is_typed():
+    np.testing.assert_array_equal(put(units={"age": "1/365"})["age"][:2], [1, 2])
+    for given, told in (("1/0", "greater than 0"), ("-1", "greater than 0"), (True, "a number")):
+        with pytest.raises(ValidationError, match=told):
+            PrivateSource(units={"age": given})
 
 
 def test_without_words_the_table_is_the_same():
