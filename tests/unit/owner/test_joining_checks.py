@@ -152,5 +152,6 @@ def test_what_is_asked_is_shown_as_an_officer_would_write_it():
     told = list(asked_in_words(cast(Any, invited)))
     assert "  job: one of 'Médecine, interne', 'Urgences'" in told
     assert "  day: a date, mostly from 2020-01 to 2021-11" in told
-    assert told[1].endswith("target default (the study takes 'no' for none)")
-    assert told[2].endswith(" (the study takes '50' or '51' for none)")
+    assert any(line.startswith("epsilon 1: strong protection, ") for line in told)
+    assert told[2].endswith("target default (the study takes 'no' for none)")
+    assert told[3].endswith(" (the study takes '50' or '51' for none)")
