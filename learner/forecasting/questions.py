@@ -26,8 +26,8 @@ from learner.planning.sections import LARGEST_HORIZON
 from learner.planning.ways import WAYS, resolved
 
 # Those of epsilon and n_i, and of epsilon for every way. As noise is taken back, a way is level
-# with the public model until shortly before it beats it, so where it begins is read too low: points
-# a whole power of ten apart left it up to eight times, these up to twice.
+# with the public model until shortly before it beats it, so where it begins is read too low, and
+# the more so the farther apart points are.
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
 # Fewer than that say nothing of a shard.

@@ -175,8 +175,9 @@ class StudySettings(Settings):
     @model_validator(mode="after")
     def _names_and_addresses_differ(self) -> StudySettings:
         """Owners have different names, and at one address one of them serves."""
+        names = [owner.name for owner in self.owners]
         addresses = [owner.address for owner in self.owners if owner.address is not None]
-        for what, given in (("name", [o.name for o in self.owners]), ("address", addresses)):
+        for what, given in (("name", names), ("address", addresses)):
             if twice := repeated(given):
                 raise ValueError(
                     f"owners: the {what} {min(twice)!r} is given twice; give each owner its own"

@@ -113,9 +113,9 @@ class CrossValidation:
         .. math:: \lambda = \arg\max_\lambda\; \sum_j d_j(\lambda)
                   - k\sqrt{\textstyle\sum_j (d_j(\lambda) - \bar d(\lambda))^2}
 
-        with k = 1/2. All of the error would halve once more how often a ridge makes the model
-        worse, but give away a fifth of what one gains where there is nothing to tell. Of classes
-        k = 0: a model that is too sure of its records is no safe one to stay at.
+        with k = 1/2. With k = 1 a ridge makes the model worse less often still, but more of what
+        one gains is given away. Of classes k = 0: a model that is too sure of its records is no
+        safe one to stay at.
 
         References: Hoerl and Kennard (1970), Ridge regression. Stone (1974), Cross-validatory
         choice and assessment of statistical predictions. Breiman et al. (1984), Classification and

@@ -381,7 +381,8 @@ def carried(pull: Vector, before: Matrix, after: Matrix) -> Vector:
     array([2., 3.])
     """
     white = whitening(before)
-    values, vectors = np.linalg.eigh(white.T @ before @ after @ before @ white)
+    root = white.T @ before
+    values, vectors = np.linalg.eigh(root @ after @ root.T)
     along = vectors.T @ (white.T @ pull)
     moved: Vector = white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
     return moved
