@@ -131,6 +131,7 @@ def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast])
         forecast=found[own].expected,
         ways=forecasts,
         public=found[own].public,
+        shrunk=found[own].shrunk,
         alone=tuple(found[own].alone.tolist()),
     )
 

@@ -65,6 +65,11 @@ def ways_sentence(decision: Decision, *, own: str, initiative: str = "learner") 
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
     if not reached < to_beat(decision.public):
         line += "; the public model, which is free, is no worse"
+    elif decision.shrunk is not None and not reached < to_beat(decision.shrunk):
+        line += (
+            "; the public model shrunk by a ridge, with which newton begins, is no worse: "
+            f"{decision.shrunk:.3g}, and it is free, too"
+        )
     if decision.way is not None:
         expected = {way: its.relative_fitness for way, its in decision.ways.items()}
         line += why_taken(own, expected)

@@ -136,8 +136,8 @@ class AlgorithmSettings(Settings):
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
         papers. The recommended profile takes "public" where there are public records. For moments
         it says what their noise is shrunk towards; "zero" solves them as they come. newton always
-        begins at the public model. newton and moments first shorten that model by half of what is
-        chance in its length, and with classes also by what makes it too sure of records held out.
+        begins at the public model. newton and moments first shrink that model by the ridge that
+        tells public records held out best, if any does so surely.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
       rounds: How often newton asks each owner, 1 to 20 times; each answer has an equal part of its

@@ -37,6 +37,7 @@ class Forecast:
     Args:
       relative_fitness: psi of the common model in each simulated run of each world, shape (W, R).
       relative_fitness_public: psi of the public model in each world, shape (W,).
+      relative_fitness_shrunk: That of the public model shrunk by a ridge, shape (W,).
       factor: What relative fitness in each world is multiplied by, shape (W,).
       missing: What the public model in each world lacks of what it is worth on records that it was
         not fitted to, shape (W,).
@@ -46,6 +47,7 @@ class Forecast:
 
     relative_fitness: Matrix
     relative_fitness_public: Vector
+    relative_fitness_shrunk: Vector
     factor: Vector
     missing: Vector
     apart: Vector
@@ -73,6 +75,11 @@ class Forecast:
     def public(self) -> float:
         """The expected relative fitness of the model of the public records, which is free."""
         return float(np.median(self.relative_fitness_public))
+
+    @property
+    def shrunk(self) -> float:
+        """That of the public model shrunk by a ridge, which is free, too."""
+        return float(np.median(self.relative_fitness_shrunk))
 
     @property
     def alone(self) -> Vector:
@@ -191,8 +198,9 @@ def forecast(
     psi = np.stack(
         [each.evaluation.relative_fitness(own) for each, own in zip(worlds, models, strict=True)]
     )
-    theta = public.theta_optimal[None]
-    free = np.concatenate([each.evaluation.relative_fitness(theta) for each in worlds])
+    of_public = np.stack([public.theta_optimal, public.start])
+    free = np.stack([each.evaluation.relative_fitness(of_public) for each in worlds])
+    free, shrunk = free.T
     factor, missing = np.ones(len(worlds)), np.zeros(len(worlds))
     if not public.problem.loss.is_quadratic:
         factor, honest = public.outside.honest(len(worlds))
@@ -204,10 +212,12 @@ def forecast(
         missing = np.maximum(honest - factor * free, 0.0)
         left = _left(psi, free) if begins_there else np.zeros_like(psi)
         psi = factor[:, None] * psi + left * missing[:, None]
+        shrunk = factor * shrunk + _left(shrunk[:, None], free)[:, 0] * missing
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
         relative_fitness_public=np.maximum(free, 0.0),
+        relative_fitness_shrunk=np.maximum(shrunk, 0.0),
         factor=factor,
         missing=missing,
         apart=len(public.records) / proposal.num_records,

@@ -33,6 +33,7 @@ FORECASTS: dict[str, Any] = {
     "largest_stable": None,
     "ways": {},
     "public": None,
+    "shrunk": None,
     "alone": (),
 }
 

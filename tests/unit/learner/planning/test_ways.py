@@ -126,3 +126,15 @@ def test_another_way_is_told_of_where_it_is_better_than_level(better, is_told):
     # Who begins is a key of ticks alone: beside it "auto" is refused.
     owners_begin = ways_sentence(decision, own="ticks", initiative="owner") or ""
     assert ('"auto" without algorithm.initiative chooses' in owners_begin) == is_told
+
+
+@pytest.mark.parametrize(("reached", "is_told"), [(0.41, True), (0.399, True), (0.39, False)])
+def test_a_gain_that_is_the_ridge_of_the_public_model_alone_is_told(reached, is_told):
+    """Nobody needs owners for that."""
+    expected = {"newton": Expected(relative_fitness=reached, low=reached, high=reached)}
+    decision = Decision(
+        num_records=(9,), horizon=1, clip=None, constant=0.0, ways=expected, public=0.5, shrunk=0.4
+    )
+    line = ways_sentence(decision, own="newton") or ""
+    told = "; the public model shrunk by a ridge, with which newton begins, is no worse: 0.4, and"
+    assert (told in line) == is_told
