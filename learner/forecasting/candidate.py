@@ -12,7 +12,7 @@ from learner.algorithms.table import ALGORITHMS
 from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
 from learner.planning.public_side import PublicSide
-from learner.planning.sections import LearnerSettings, with_profile_defaults
+from learner.planning.sections import AUTO, LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate
 from learner.planning.ways import WAYS, as_way
 from learner.simulated.groups import PublicGroups
@@ -96,8 +96,8 @@ class Candidate:
         return replace(self, num_records=sizes)
 
     def with_algorithm(self, name: str) -> Candidate:
-        """The same owners and budgets by another of ``COMPARED``."""
-        if name in WAYS:
+        """The same owners and budgets by another of ``COMPARED``, or by the best of all ways."""
+        if name in WAYS or name == AUTO:
             return replace(self, settings=as_way(self.settings, name))
         algorithm = {"name": name, "horizon": PUBLISHED_ROUNDS, "step": "auto"}
         if name == "published":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from learner.planning.deciding import believed_ways, decide_quietly, expect
 from learner.planning.decision import Decision
 from learner.planning.design import under_noise
 from learner.planning.plan import kind_of
-from learner.planning.sections import LARGEST_HORIZON
+from learner.planning.sections import AUTO, LARGEST_HORIZON
 from learner.planning.ways import WAYS, resolved
 
 # Those of epsilon and n_i, and of epsilon for every way. As noise is taken back, a way is level
@@ -72,6 +72,7 @@ class Answer:
       constant: The step's constant.
       split: How the budget was split.
       algorithm: The algorithm.
+      ways: What each way of learning was forecast to come to, where they were compared.
     """
 
     relative_fitness: float
@@ -84,6 +85,7 @@ class Answer:
     constant: float
     split: str
     algorithm: str
+    ways: Mapping[str, float] = field(default_factory=dict)
 
 
 _ANSWERS = TypeAdapter(dict[str, Answer])
@@ -117,27 +119,14 @@ def questions(
     for name in compare:
         if name in believed or name not in WAYS:
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
-    asked |= _ways(candidate, asked) if curves else {}
     asked |= _budgets_and_sizes(candidate, study) if curves else {}
+    asked |= _ways(candidate, asked) if curves else {}
     asked |= _owners_and_designs(candidate) if curves else {}
     return {
         name: study if question.taking_part is None and question.candidate.is_like(candidate)
         else question
         for name, question in asked.items()
     }  # fmt: skip
-
-
-def _ways(candidate: Candidate, asked: Mapping[str, Question]) -> dict[str, Question]:
-    """Every way of learning that is compared, at several epsilons."""
-    N, found = len(candidate.num_records), {}
-    for way in WAYS:
-        if f"by-{way}" not in asked:
-            continue
-        for factor in FACTORS:
-            at = candidate.with_algorithm(way).with_epsilon([factor] * N)
-            same = asked[f"by-{way}"] if factor == 1.0 else Question(candidate=at)
-            found[f"way {way}-{factor:g}"] = same
-    return found
 
 
 def _budgets_and_sizes(candidate: Candidate, study: Question) -> dict[str, Question]:
@@ -150,6 +139,22 @@ def _budgets_and_sizes(candidate: Candidate, study: Question) -> dict[str, Quest
         if min(candidate.num_records) * factor >= FEWEST_RECORDS:
             asked[f"size-{factor:g}"] = Question(candidate=candidate.with_sizes(factor))
     return asked
+
+
+def _ways(candidate: Candidate, asked: Mapping[str, Question]) -> dict[str, Question]:
+    """All ways of learning, compared at every epsilon: by the study itself where it leaves it open.
+
+    None where no other way is asked for.
+    """
+    if not any(f"by-{way}" in asked for way in WAYS):
+        return {}
+    if candidate.settings.algorithm.name == AUTO:
+        return {f"ways-{factor:g}": asked[f"epsilon-{factor:g}"] for factor in FACTORS}
+    N, auto = len(candidate.num_records), candidate.with_algorithm(AUTO)
+    return {
+        f"ways-{factor:g}": Question(candidate=auto.with_epsilon([factor] * N))
+        for factor in FACTORS
+    }
 
 
 def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
@@ -256,4 +261,5 @@ def ask(question: Question) -> Answer:
         constant=decision.constant,
         split=settings.privacy.split,
         algorithm=settings.algorithm.name,
+        ways={way: its.relative_fitness for way, its in decision.ways.items()},
     )

@@ -305,11 +305,9 @@ def _ratios_of_ways(answers: Answers) -> dict[str, list[tuple[float, float]]]:
     """What each way of learning comes to over what the guard asks, at each factor on epsilon."""
     tried = {}
     for way in WAYS:
-        points = [(f, answers.get(f"way {way}-{f:g}")) for f in FACTORS]
-        known = [
-            (f, its.relative_fitness / to_beat(its.public)) for f, its in points if its is not None
-        ]
-        if known:
+        points = [(f, answers[key]) for f in FACTORS if (key := f"ways-{f:g}") in answers]
+        known = [(f, its.ways[way] / to_beat(its.public)) for f, its in points if way in its.ways]
+        if known and f"by-{way}" in answers:
             tried[way] = known
     return tried
 

@@ -127,13 +127,13 @@ def why_taken(way: str, forecasts: Mapping[str, float]) -> str:
 
 
 def as_way(settings: StudySettings, way: str) -> StudySettings:
-    """The same study, learnt in this way, all else as the recommended profile has it."""
+    """The study learnt in this way, or the best; all else as the recommended profile has it."""
     table = settings.model_dump(exclude_none=True)
     table |= {
         "profile": "recommended",
         # As it is: a map that is given whole takes no settings of how to fit one.
         "features": settings.features,
-        "algorithm": WAYS[way] | {"time_scale": settings.algorithm.time_scale},
+        "algorithm": WAYS.get(way, {"name": way}) | {"time_scale": settings.algorithm.time_scale},
         "privacy": settings.privacy.model_dump(include=PROMISED),
     }
     return StudySettings.model_validate(table)

@@ -185,7 +185,6 @@ def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(st
     points = points_of(asked)
     again = {
         "by-ticks",
-        "way ticks-1",
         "epsilon-1",
         "size-1",
         "owners-3",
@@ -197,6 +196,25 @@ def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(st
     told = answers_of({"study": ask_together(points["study"])})
     assert told["study"].relative_fitness == base.forecast
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
+
+
+@pytest.mark.parametrize("name", ["asynchronous", "auto"])
+def test_ways_are_compared_at_once_and_come_to_what_each_comes_to_by_itself(study, name):
+    forecast = {"records": dict.fromkeys(("alpha", "beta", "gamma"), 300), "runs": 12, "worlds": 2}
+    path = study(algorithm={"name": name}, forecast=forecast)
+    settings = load_settings(StudySettings, path)
+    candidate = candidate_of(settings, base=path.parent, public=None)
+    base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
+    asked = questions(candidate, compare=("newton", "ticks"), curves=True, base=base)
+    told = ask(asked["ways-1"])
+    for way in ("newton", "ticks"):
+        alone = ask(asked[f"by-{way}"]).relative_fitness
+        assert told.ways[way] == pytest.approx(alone, rel=1e-12)
+    assert (asked["ways-0.1"] is asked["epsilon-0.1"]) == (name == "auto")
+    assert not any(
+        key.startswith("ways-")
+        for key in questions(candidate, compare=("published",), curves=True, base=base)
+    )
 
 
 @pytest.mark.parametrize(
