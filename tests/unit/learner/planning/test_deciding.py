@@ -343,6 +343,7 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
         way="newton",
         ways={"newton": Expected(relative_fitness=0.25, low=0.1, high=0.4)},
         public=0.5,
+        shrunk=0.4,
         alone=(0.3, 0.6),
         validation="1/10",
         validated_by=("shown", ""),
