@@ -31,6 +31,7 @@ import tomli_w
 from common.config import load_settings
 from learner.commands.study import read_shards
 from learner.network.connections import simulated_owners
+from learner.network.processes import Hosting
 from learner.network.warm_parent import warm_parent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
@@ -98,11 +99,9 @@ def seconds_of_copriv() -> float:
             simulated_owners(
                 settings,
                 shards,
-                parent=parent,
+                Hosting(parent=parent),
                 base=folder,
                 folder=folder,
-                insecure_noise_seed=None,
-                allow_private_bounds=False,
             ) as connections,
         ):
             journal = Journal(folder / "journal.sqlite")

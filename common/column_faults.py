@@ -87,6 +87,15 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
         yield Fault("mean", f"{_drift_in_words(seen, seen.drift)}{_advice(seen)}")
     elif seen.spread is not None and seen.spread < LEAST_SPREAD:
         yield Fault("spread", _spread_in_words(seen, seen.spread))
+    elif seen.like:
+        yield Fault("swapped", f"{_swapped_in_words(seen)}, {OR_REAL}", is_doubt=True)
+    elif seen.is_turned:
+        yield Fault(
+            "labels",
+            "its two values are shared out as the public ones are with their labels swapped; look "
+            f"whether each means the same here, {OR_REAL}",
+            is_doubt=True,
+        )
 
 
 def _cure_of_gaps(seen: ColumnSeen) -> str:
@@ -176,8 +185,18 @@ def _spread_in_words(seen: ColumnSeen, spread: float) -> str:
     return f"{what}; {alike}"
 
 
+def _swapped_in_words(seen: ColumnSeen) -> str:
+    """That two columns fit each other's public records and not their own."""
+    return (
+        f"its values are like the public ones of {seen.like!r}, and those of that column like its "
+        "own; look whether the two are swapped"
+    )
+
+
 def _advice(seen: ColumnSeen) -> str:
     """What to look at where values lie elsewhere than public ones."""
+    if seen.like:
+        return f"; {_swapped_in_words(seen)}, {OR_REAL}"
     if seen.kind == "category":
         return f"; look whether each means the same here, {OR_REAL}"
     if seen.kind == "date":

@@ -9,8 +9,8 @@ Nothing of this reaches a study over the network.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,11 @@ SHOWN_CATEGORIES = 3
 NORMAL_MIDDLE_HALF = 1.349
 # Bounds are written with nine digits, and scaled and back: of the range, and of the numbers.
 ROUNDED, WRITTEN = 1e-6, 1e-9
+# Two columns look swapped where both are so far from their own public records, in deviations, and
+# so much nearer to each other's.
+FAR, NEARER = 0.75, 0.4
+# So do two labels whose share is so far from the public one, and so near to the other label's.
+OTHER_SHARE, SAME_SHARE = 0.3, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +79,10 @@ class ColumnSeen:
       width: How far apart the middle half of its values lies, before any cut, against public
         values of a normal distribution, or None.
       classes: How a target of classes is spelt, None for all else.
+      middle: Its middle value, in the map's unit, or None where it is not a number.
+      like: The column whose public values its values are like, while that one's are like its
+        own; empty for none.
+      is_turned: Whether its two categories are shared out as public ones are with labels swapped.
     """
 
     name: str
@@ -90,6 +99,9 @@ class ColumnSeen:
     ratio: float | None = None
     width: float | None = None
     classes: ClassesSeen | None = None
+    middle: float | None = None
+    like: str = ""
+    is_turned: bool = False
 
 
 def look_at_columns(
@@ -104,7 +116,9 @@ def look_at_columns(
     for name in needed:
         if name not in table.columns:
             raise InputError(f"no column {name!r}, which the feature map needs")
-    seen = tuple(_seen(rule, table[rule.name]) for rule in feature_map.columns)
+    seen = _with_swaps(
+        [_seen(rule, table[rule.name]) for rule in feature_map.columns], feature_map.columns
+    )
     if not has_target:
         return seen
     return (*seen, _seen_target(feature_map.target, table[feature_map.target.name]))
@@ -153,7 +167,46 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         spread=float(scaled.std()) if enough else None,
         ratio=_ratio(there, rule.fill, rule.scale) if rule.kind == "number" else None,
         width=_width(there, rule.scale) if rule.kind == "number" else None,
+        middle=float(np.median(there)) if rule.kind == "number" and there.size else None,
+        is_turned=is_category and _is_turned(rule, there),
     )
+
+
+def _with_swaps(seen: Sequence[ColumnSeen], rules: Sequence[ColumnRule]) -> tuple[ColumnSeen, ...]:
+    """The same, where columns of numbers say which other one they seem to be swapped with."""
+    numbers = [
+        (index, one.middle, one.width * rule.scale, rule)
+        for index, (one, rule) in enumerate(zip(seen, rules, strict=True))
+        if one.middle is not None and np.isfinite(one.middle) and one.width
+    ]
+    if len(numbers) < 2:
+        return tuple(seen)
+    places, middle, width = (np.array(part) for part in list(zip(*numbers, strict=True))[:3])
+    public = np.array([rule.fill for *_, rule in numbers])
+    scale = np.array([rule.scale for *_, rule in numbers])
+    # Row i: how far the values of column i are from the public ones of each column.
+    far = np.abs(middle[:, None] - public) / scale + np.abs(np.log(width[:, None] / scale))
+    own = np.diag(far)[:, None]
+    nearer = (far < NEARER * own) & (own > FAR)
+    far = np.where(nearer & nearer.T, far, np.inf)
+    like = {
+        int(places[i]): seen[int(places[np.argmin(row)])].name
+        for i, row in enumerate(far)
+        if np.isfinite(row).any()
+    }
+    return tuple(replace(one, like=like.get(index, "")) for index, one in enumerate(seen))
+
+
+def _is_turned(rule: ColumnRule, codes: Vector) -> bool:
+    """Whether two categories are shared out as public ones would be with their labels swapped."""
+    if len(rule.codes) != 2 or len(codes) < FEWEST_FOR_SPREAD:
+        return False
+    first, second = rule.codes.values()
+    if first == second:
+        return False
+    public = (rule.center - first) / (second - first)
+    share = (float(codes.mean()) - first) / (second - first)
+    return abs(share - public) > OTHER_SHARE and abs(1 - share - public) < SAME_SHARE
 
 
 def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:

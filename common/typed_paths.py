@@ -9,6 +9,8 @@ import click
 
 from common.texts import LONGEST_NAME, printable
 
+EMPTY = "got '', as of a shell's variable that has no value; give a path"
+
 
 class _Typed(click.Path):
     """A path of a file, of a folder, or of either, which need not be there."""
@@ -19,6 +21,8 @@ class _Typed(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, unless the other kind is there."""
+        if not str(value):
+            self.fail(EMPTY, param, ctx)
         path = Path(value)
         try:
             is_file, is_folder = path.is_file(), path.is_dir()

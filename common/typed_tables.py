@@ -12,6 +12,7 @@ import click
 from common.command import as_listed
 from common.errors import InputError
 from common.files import real_path
+from common.typed_paths import EMPTY
 
 # The options of :func:`reading_options`.
 READING = ("query", "separator", "decimal", "dates", "encoding")
@@ -53,8 +54,10 @@ def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
     common.errors.InputError: a database's address may hold a password, so it is not typed: ...
 
     Raises:
-      InputError: A database's address is typed itself; what it holds is not repeated.
+      InputError: Nothing is typed, or a database's address itself; what it holds is not repeated.
     """
+    if not table:
+        raise InputError(f"the table: {EMPTY} of a file or a folder, or env:NAME")
     if table.startswith(("postgresql:/", "postgres:/")):
         raise InputError(
             "a database's address may hold a password, so it is not typed: write it into a file "

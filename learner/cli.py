@@ -25,7 +25,7 @@ from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.map_text import file_text
 from common.texts import counted
-from common.typed_paths import A_FILE, A_FOLDER
+from common.typed_paths import A_FILE, A_FOLDER, A_TABLE
 from learner.commands.init_command import init, settings
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
@@ -169,7 +169,7 @@ def train(
 @study_options
 @click.option(
     "--public",
-    type=click.Path(path_type=Path),
+    type=A_TABLE,
     metavar="TABLE",
     help="A table of public records, all of its rows, in place of features.public.",
 )

@@ -30,7 +30,7 @@ from owner.access import Access
 from owner.column_report import records_in_words, refuse_faults
 from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE, NO_FOLDER, is_held
-from owner.ledger_reading import read_fingerprint, refuse_lost, verify_ledger
+from owner.ledger_reading import read_meta, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, pinned_map, stays_far
 from owner.policy import OwnerSettings
@@ -200,7 +200,7 @@ def _check_ledger(path: Path, fingerprint: str) -> None:
       LedgerError: It belongs to other records.
     """
     try:
-        theirs = read_fingerprint(path)
+        meta = read_meta(path)
     except LedgerError:
         return
-    check_shard({"shard_fingerprint": theirs}, path, fingerprint=fingerprint)
+    check_shard(meta, path, fingerprint=fingerprint)

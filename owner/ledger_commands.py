@@ -21,8 +21,8 @@ from common.typed_paths import A_FILE
 from owner.ledger import Ledger
 from owner.ledger_reading import (
     History,
-    read_fingerprint,
     read_history,
+    read_meta,
     read_studies,
     verify_ledger,
 )
@@ -189,7 +189,7 @@ def close_study(path: Path, study: str) -> None:
         click.echo(f"{study}: was closed at {before.closed}; {in_words(before)}")
         return
     # The ledger's own fingerprint: nothing is answered here, so the records need not be there.
-    fingerprint = read_fingerprint(path)
+    fingerprint = read_meta(path)["shard_fingerprint"]
     with contextlib.closing(Ledger(path, owner=meta["owner"], fingerprint=fingerprint)) as held:
         held.close_study(study)
         entry = held.study(study)

@@ -67,14 +67,14 @@ def read_history(path: Path) -> History:
         return History(_shown_meta(books), texts, studies)
 
 
-def read_fingerprint(path: Path) -> str:
-    """The records' fingerprint that a ledger belongs to; for the ledger itself, never shown.
+def read_meta(path: Path) -> dict[str, str]:
+    """Whose a ledger is; the fingerprint of its records is for the ledger itself, never shown.
 
     Raises:
       LedgerError: There is no ledger, or it cannot be read.
     """
     with _opened(path) as (db, mark):
-        return str(sound(db, path, mark).meta["shard_fingerprint"])
+        return sound(db, path, mark).meta
 
 
 def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:

@@ -15,7 +15,7 @@ from common.command import as_listed, console, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
-from common.typed_paths import A_FILE
+from common.typed_paths import A_FILE, A_TABLE
 from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ study_numbers = as_listed(
 )
 @click.option(
     "--public",
-    type=click.Path(path_type=Path),
+    type=A_TABLE,
     metavar="TABLE",
     help="Public records, to measure a typical gradient on.",
 )

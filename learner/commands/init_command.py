@@ -101,7 +101,7 @@ def init(*, table: str, out: Path | None, yes: bool, **typed: Any) -> None:
 
     folder = out or Path(name_of_table(table, otherwise="study"))
     checked_folder(folder)
-    session = open_session(typed_place(table, typed))
+    session = open_session(typed_place(table, typed), drop=typed["drop"])
     click.echo(f"{table}: {counted(session.look.num_records, 'row')}, {_columns(session)}")
     for line in session.notes:
         click.echo(f"note: {printable(line)}")

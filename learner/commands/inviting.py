@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,11 +12,14 @@ from common.certificates import holder
 from common.errors import InputError
 from common.files import make_folder, real_path, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
+from common.privacy import epsilon_in_words, in_short
 from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Party, make_certificates
-from learner.planning.public_side import prepare_public_side
+from learner.planning.boxes import edge_sentence
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 
@@ -48,7 +51,7 @@ def invite_owners(
       InputError: An address or ``[tls]`` is missing, or a file cannot be written.
     """
     addresses = _addresses(settings, reached_at)
-    feature_map = prepare_public_side(settings, base=base).feature_map
+    public = prepare_public_side(settings, base=base)
     identity = _identity(settings, base, certs, learner, reached_at)
     guests, before = {}, invited_before(certs)
     make_folder(out, cure="give another --out")
@@ -57,12 +60,14 @@ def invite_owners(
             continue
         address = addresses[entry.name]
         invitation = _invitation(settings, entry, address, identity)
-        text, digest = write_invitation(invitation, feature_map)
+        text, digest = write_invitation(invitation, public.feature_map)
         path = out / f"{entry.name}.invitation"
         write_or_refuse(path, text, cure="give another --out")
         hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
         guests[entry.name] = Guest(hosts=hosts, invitation=digest)
         console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
+    for line in _asked_in_words(settings, public):
+        console.print(line, highlight=False)
     write_guests(certs, settings.name, guests)
     if before not in (None, settings.name):
         console.print(
@@ -76,6 +81,19 @@ def invite_owners(
         "copriv admit REQUEST",
         highlight=False,
     )
+
+
+def _asked_in_words(settings: StudySettings, public: PublicSide) -> Iterator[str]:
+    """What every epsilon that is asked promises, and that the box is too small for any model."""
+    asked = [entry for entry in settings.owners if entry.name != settings.learner.own]
+    for epsilon in sorted({settings.promised(entry) for entry in asked}):
+        yield f"epsilon {in_short(epsilon)}: {epsilon_in_words(epsilon)}"
+    if public.records is not None:
+        problem = problem_of(settings, public.loss(settings.model))
+        names = public.feature_map.feature_names
+        edge = edge_sentence(problem, public.records, problem.optimum(public.records), names)
+        if edge is not None:
+            yield f"warning: {edge}"
 
 
 def _addresses(settings: StudySettings, reached_at: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from common.command import as_listed, noise_seed_option, out_folder
-from common.typed_paths import A_FILE
+from common.typed_paths import A_FILE, A_TABLE
 
 if TYPE_CHECKING:
     from learner.planning.settings import StudySettings
@@ -26,7 +26,7 @@ overrides_option = click.option(
 
 data_option = click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=A_TABLE,
     metavar="TABLE",
     help="The table to use instead of data.path.",
 )

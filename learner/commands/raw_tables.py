@@ -25,7 +25,7 @@ from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, as_setting, number_words, printable
+from common.texts import LONGEST_NAME, as_setting, counted, number_words, printable
 from common.totals import refuse_totals
 from learner.planning.dealing import deal_persons, in_words, shifts
 from learner.planning.drafting import (
@@ -41,6 +41,10 @@ from learner.planning.inputs import check_columns, check_drop
 
 MOST_PUBLIC = 5000
 PUBLIC_SHARE = 0.1
+# Looking at so many columns takes no time that anybody minds.
+QUICKLY_LOOKED = 200
+# Columns that are empty, or say the same of every record, differ in none of the first rows.
+FIRST_ROWS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,25 +339,46 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
         raise InputError(f"{out}: the folder is not empty; give another one with --out")
 
 
-def open_session(place: Mapping[str, str]) -> Session:
+def open_session(place: Mapping[str, str], *, drop: Sequence[str] = ()) -> Session:
     """Read a table and look at it.
 
     Args:
       place: Settings of a table, as :class:`~common.tables.TablePlace` has them.
+      drop: Columns that are no input.
 
     Raises:
-      InputError: It cannot be read, its first line looks like a record, or a row holds totals.
+      InputError: It cannot be read, its first line looks like a record, a row holds totals, or it
+        has far too many columns.
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
     where = str(place.get("path") or place["database"])
     table = read_table(source, base=Path())
     check_header(read_header(source, base=Path()), table, where=where)
+    _refuse_wide(table, drop, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
     marks = mark_notes(source, base=Path(), table=table)
     notes = [*marks, *empty_notes(look), *copy_notes(look)]
     return Session(source, table, table, look, notes)
+
+
+def _refuse_wide(table: pd.DataFrame, drop: Sequence[str], *, where: str) -> None:
+    """Refuse more columns than there can be public records for, before each is looked at.
+
+    Raises:
+      InputError: Columns that vary are more than all rows.
+    """
+    if len(table.columns) <= max(QUICKLY_LOOKED, len(table)):
+        return
+    first = table.drop(columns=[*drop], errors="ignore").head(FIRST_ROWS).map(str)
+    inputs = int((first != first.iloc[0]).any().sum()) - 1  # one of them is the target
+    if inputs > max(QUICKLY_LOOKED, len(table)):
+        raise InputError(
+            f"{where}: {counted(len(table), 'row')} are too few for {inputs:,} columns: public "
+            "records must be more than columns; give a table of more rows or fewer columns, or "
+            "leave columns out with --drop"
+        )
 
 
 def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:

@@ -31,6 +31,7 @@ from learner.results.report_page import write_report
 from learner.results.run_folder import (
     JOURNAL,
     OWNERS,
+    STUDY_ID,
     Trace,
     write_json,
     write_settings,
@@ -189,7 +190,9 @@ def _arrivals(
 
 def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
     """The trace, the pages and, last, the summary."""
-    write_table(folder / "trace.parquet", trace.table(psi))
+    table = trace.table(psi)
+    table.attrs[STUDY_ID] = summary.study_id
+    write_table(folder / "trace.parquet", table)
     write_card(folder, summary)
     write_report(folder, summary)
     # Last: a folder with a summary is a finished run.

@@ -25,7 +25,14 @@ from learner.planning.settings import StudySettings
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
 from learner.results.progress import Stages
 from learner.results.report_page import write_report
-from learner.results.run_folder import JOURNAL, OWNERS, new_run_folder, run_of, write_features
+from learner.results.run_folder import (
+    JOURNAL,
+    OWNERS,
+    new_run_folder,
+    run_of,
+    run_of_trace,
+    write_features,
+)
 from learner.results.run_quality import Union
 from learner.results.summary import Summary, read_summary
 from learner.training.closing import is_given_up
@@ -192,29 +199,36 @@ def report_run(folder: Path, *, console: Console) -> Path:
 
     Raises:
       InputError: The folder holds no finished run, or its summary is damaged or of another run than
-        its model.
+        its model or its trace.
     """
     summary = read_summary(folder)
-    _refuse_another_model(folder, summary)
+    _refuse_other_files(folder, summary)
     print_summary(summary, console)
     return write_report(folder, summary)
 
 
-def _refuse_another_model(folder: Path, summary: Summary) -> None:
-    """Refuse a folder whose files were put together: one report would tell of two models.
+def _refuse_other_files(folder: Path, summary: Summary) -> None:
+    """Refuse a folder whose files were put together: one report would tell of two runs.
 
     Raises:
-      InputError: The model that lies there is not the one that the summary tells of.
+      InputError: The model or the trace that lies there is not that of the run that the summary
+        tells of.
     """
     try:
         theta = tuple(read_model(folder).theta.tolist())
     except InputError:
-        return  # The page says what can be said without it.
-    if theta != summary.theta:
-        raise InputError(
-            f"{folder}: summary.json and model.json are of different runs; restore both from one "
-            "copy"
-        )
+        theta = summary.theta  # the page says what can be said without it
+    of_trace = run_of_trace(folder / "trace.parquet")
+    is_its_own = {
+        "model.json": theta == summary.theta,
+        "trace.parquet": of_trace in {None, summary.study_id},
+    }
+    for name, its_own in is_its_own.items():
+        if not its_own:
+            raise InputError(
+                f"{folder}: summary.json and {name} are of different runs; restore both from one "
+                "copy"
+            )
 
 
 def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Path:

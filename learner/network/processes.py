@@ -24,6 +24,9 @@ from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
 from learner.planning.shared_records import Rows, warn_of_shared_records
 
+# An owner of a simulation agrees to the study that it was started for, however wide.
+MOST_FEATURES = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hosting:
@@ -192,6 +195,7 @@ def owner_toml(settings: StudySettings, index: int, *, base: Path, studies: int)
                 "epsilon_per_study": str(epsilon),
                 "epsilon_lifetime": str(epsilon * studies),
                 "kappa": settings.privacy.kappa,
+                "max_features": MOST_FEATURES,
             },
             "listening": {"probability": entry.listening},
             "attach": attach,

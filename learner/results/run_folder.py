@@ -22,7 +22,7 @@ from common.cells import holds_several, written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
-from common.files import empty_folder, is_empty, unwritten, write_or_refuse
+from common.files import empty_folder, is_empty, open_regular, unwritten, write_or_refuse
 from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
@@ -56,6 +56,8 @@ COLUMNS = {
     "wall_seconds": "float64",
     "theta": "object",
 }
+# Of which run a trace is, in what pandas keeps beside the columns.
+STUDY_ID = "study_id"
 
 
 @dataclass
@@ -261,6 +263,18 @@ def write_features(path: Path, feature_map: FeatureMap) -> None:
 def write_table(path: Path, table: pd.DataFrame, *, mode: int | None = None) -> None:
     """Write a table as Parquet whole or not at all."""
     write_or_refuse(path, parquet_bytes(table), mode=mode)
+
+
+def run_of_trace(path: Path) -> str | None:
+    """The id of the run that a trace is of; None where it does not say so, or cannot be read."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 (keeps --help quick)
+
+    try:
+        with open_regular(path) as file:
+            noted = pq.read_schema(file).pandas_metadata["attributes"][STUDY_ID]
+    except Exception:  # Libraries have many names for a file that is no table.
+        return None
+    return str(noted)
 
 
 def parquet_bytes(table: pd.DataFrame) -> bytes:

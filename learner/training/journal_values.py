@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,11 +49,13 @@ class TickEntry:
 def unusable(path: Path, error: sqlite3.Error) -> InputError:
     """What SQLite cannot do with a journal, as a sentence: its disk may be why, or its content."""
     told = told_by_system(error, path)
+    # Where a disk was full from the start, the run's own settings were not written yet.
+    study = "" if (path.parent / "study.toml").is_file() else "STUDY.toml "
     return unwritten(
         told,
         f"{path}: the journal cannot be used ({told}); check disk space and permissions, or, if "
-        "it was cut or changed, restore it from a backup; copriv train --resume then goes on; a "
-        "simulation is begun anew",
+        f"it was cut or changed, restore it from a backup; copriv train {study}--resume "
+        f"{shlex.quote(str(path.parent))} then goes on; a simulation is begun anew",
     )
 
 

@@ -182,6 +182,15 @@ def test_a_report_of_two_runs_in_one_folder_is_refused(real_time_run, tmp_path, 
     assert (out / "report.html").read_text() == page
     (out / "model.json").unlink()
     assert typed("copriv", "report", out).returncode == 0
+    trace = pd.read_parquet(out / "trace.parquet")
+    assert trace.attrs["study_id"] == json.loads((out / "summary.json").read_text())["study_id"]
+    trace.attrs["study_id"] = "of-another"
+    trace.to_parquet(out / "trace.parquet")
+    told = sentence(typed("copriv", "report", out))
+    assert "summary.json and trace.parquet are of different runs; restore both from one" in told
+    trace.attrs.clear()  # as an earlier version left it
+    trace.to_parquet(out / "trace.parquet")
+    assert typed("copriv", "report", out).returncode == 0
 
 
 def test_a_report_of_no_run_is_refused(tmp_path, typed):

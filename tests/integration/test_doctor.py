@@ -195,7 +195,7 @@ def test_a_ledger_of_other_records_is_found(doctor, owner_folder):
     Ledger(path.parent / "ledger.sqlite", owner="owner-a", fingerprint="f").close()
     said = doctor("copriv-owner", path)
     assert "ledger.sqlite: sound;" in said.out
-    fails(said, "records FAILS", "the ledger belongs to other records than the shard")
+    fails(said, "records FAILS", "(it was begun for the owner owner-a);")
 
 
 def write_study(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:

@@ -984,3 +984,20 @@ def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder
     served = load_settings(OwnerSettings, folder / "owner.toml").data.columns
     assert served is not None
     assert hostile in served
+
+
+def test_a_table_of_far_more_columns_than_rows_is_refused_before_they_are_looked_at(folder, typed):
+    """Two thousand of them took a minute and a half."""
+    names = [f"c{i}" for i in range(250)]
+    wide = pd.DataFrame(np.random.default_rng(1).normal(size=(60, 250)), columns=names)
+    wide.assign(**{f"empty{i}": "" for i in range(100)}).to_csv("wide.csv", index=False)
+    said = typed("copriv", "init", "wide.csv", "--target", "c0", "--owners", "2", "--yes")
+    assert said.returncode == 2
+    assert said.stderr.startswith(
+        "copriv: wide.csv: 60 rows are too few for 249 columns: public records must be more than "
+        "columns; give a table of more rows or fewer columns, or leave columns out with --drop"
+    )
+    assert "columns c0" not in said.stdout
+    drop = [word for name in names[5:] for word in ("--drop", name)]
+    options = ("--owners", "2", "--public", "30", "--out", "few")
+    init(typed, "wide.csv", "--target", "c0", *drop, *options)

@@ -60,6 +60,31 @@ def test_a_name_that_is_too_long_is_one_sentence(root, typed, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("root", "typed"),
     [
+        (cli, "init NONE --target a --yes"),
+        (cli, "predict run --data NONE --out p.csv"),
+        (cli, "simulate study.toml --data NONE"),
+        (cli, "simulate study.toml --out NONE"),
+        (cli, "forecast study.toml --public NONE"),
+        (cli, "train --resume NONE"),
+        (owner_cli, "init NONE --yes"),
+        (owner_cli, "join a --data NONE"),
+        (owner_cli, "check owner.toml --public NONE"),
+    ],
+)
+def test_a_path_of_no_letters_is_one_sentence(root, typed, tmp_path, monkeypatch):
+    """A shell's variable without a value was a traceback, or every table of the folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("study.toml", "owner.toml", "a"):
+        Path(name).write_text(STUDY)
+    Path("a.csv").write_text("a,b\n1,2\n")
+    said = CliRunner().invoke(root, ["" if word == "NONE" else word for word in typed.split()])
+    told = said.output if said.exception is None else f"{said.output} {said.exception}"
+    assert "got '', as of a shell's variable that has no value; give a path" in told
+
+
+@pytest.mark.parametrize(
+    ("root", "typed"),
+    [
         (cli, "simulate STUDY --data loop --out run"),
         (cli, "sweep STUDY --data loop --out run"),
         (cli, "forecast STUDY --public loop --out run"),

@@ -808,6 +808,20 @@ def test_invite_says_what_is_missing(study):
     one_sentence(study.invite("--learner", "a b"), "--learner: got 'a b', expected a name")
 
 
+def test_invite_says_what_epsilon_promises_and_that_the_box_is_too_small(study, table_maker):
+    """Of epsilon = 100 and theta_max = 1e-4 the owners heard first, or nobody."""
+    table_maker(400, seed=2).to_parquet(study.folder / "public.parquet")
+    features = study.table["features"] | {"public": {"path": "public.parquet"}}
+    model = {"theta_max": 1e-4}
+    owners = [study.table["owners"][0] | {"epsilon": 0.5}, study.table["owners"][1]]
+    said = study.invite(features=features, model=model, privacy={"epsilon": 100}, owners=owners)
+    told = " ".join(said.stdout.split())
+    assert "epsilon 0.5: strong protection" in told
+    assert "epsilon 100: weak protection, since seeing all answers may change the odds" in told
+    assert "warning: the public model is at an edge of its box" in told
+    assert "enlarge model.theta_max, which is 0.0001, to" in told
+
+
 def test_invite_says_that_another_studys_owners_are_not_known_any_more(study):
     """Their certificates could not be renewed, and nobody would know why."""
     again = study.invite()

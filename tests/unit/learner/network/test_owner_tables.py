@@ -9,9 +9,10 @@ import pytest
 
 from common.config import load_settings
 from common.errors import InputError
-from learner.network.processes import owner_tables
+from learner.network.processes import owner_tables, owner_toml
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from owner.policy import OwnerSettings
 
 STUDY = """
 name = "pay"
@@ -45,3 +46,14 @@ def test_a_column_of_another_name_is_told_with_all_that_the_table_has(
         owner_tables(settings, settings.owners, feature_map, base=tmp_path)
     said = f"owner north: no column '{column}', which the feature map needs{hint}"
     assert str(refused.value) == said
+
+
+def test_owners_of_a_simulation_take_a_model_of_more_features_than_owners_elsewhere(tmp_path):
+    """They refused it, after a plan that had taken ten minutes."""
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    settings = load_settings(StudySettings, tmp_path / "study.toml")
+    (tmp_path / "owner.toml").write_text(
+        owner_toml(settings, 0, base=tmp_path, studies=1), encoding="utf-8"
+    )
+    policy = load_settings(OwnerSettings, tmp_path / "owner.toml").policy
+    assert policy.max_features >= 100_000

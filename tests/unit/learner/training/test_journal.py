@@ -35,6 +35,19 @@ def test_a_journal_that_is_none_is_let_go_of(tmp_path):
         assert list(journal.entries()) == []
 
 
+@pytest.mark.parametrize("study", ["STUDY.toml ", ""])
+def test_what_goes_on_with_a_run_names_the_study_until_its_settings_are_there(tmp_path, study):
+    """A disk that was full from the start: what was advised knew of no run."""
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    if not study:
+        (folder / "study.toml").touch()
+    (folder / "journal.sqlite").write_bytes(b"this is no journal" * 100)
+    with pytest.raises(InputError) as told:
+        Journal(folder / "journal.sqlite")
+    assert f"; copriv train {study}--resume '{folder}' then goes on" in str(told.value)
+
+
 def test_a_run_folder_that_cannot_be_written_is_no_reason_to_spend_twice(tmp_path):
     """Whoever resumes a run on a disk that is read-only now is not sent to another folder."""
     (tmp_path / "journal.sqlite.lock").mkdir()

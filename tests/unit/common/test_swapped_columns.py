@@ -1,0 +1,77 @@
+"""Columns, and labels of two categories, that look swapped are told to who holds the records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.column_faults import faults_of
+from common.column_fit import look_at_columns
+from common.feature_settings import FeatureSettings
+from common.features import FeatureMap
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+
+
+def patients(seed: int, count: int = 500) -> pd.DataFrame:
+    """Ages and weights overlap: either passes for the other within the public bounds."""
+    rng = np.random.default_rng(seed)
+    age, weight = rng.normal(56.0, 20.0, count), rng.normal(78.0, 12.0, count)
+    smokes = rng.choice(["yes", "no"], count, p=[0.25, 0.75])
+    cost = age + weight + rng.normal(size=count)
+    income = rng.lognormal(10.0, 0.8, count)
+    return pd.DataFrame(
+        {"age": age, "weight": weight, "smokes": smokes, "income": income, "cost": cost}
+    )
+
+
+@pytest.fixture(scope="module")
+def feature_map() -> FeatureMap:
+    settings = FeatureSettings(target="cost", public=TableSource())
+    return fit_feature_map(patients(0, 2000), settings, source="public.parquet")
+
+
+def told(table: pd.DataFrame, feature_map: FeatureMap) -> dict[str, tuple[str, bool]]:
+    """The first fault of each column: its words, and whether it is a doubt."""
+    return {
+        one.name: (fault.words, fault.is_doubt)
+        for one in look_at_columns(table, feature_map)
+        for fault in [*faults_of(one)][:1]
+    }
+
+
+def test_two_columns_that_are_swapped_within_the_bounds_are_doubted(feature_map):
+    """They joined without a word."""
+    table = patients(1).rename(columns={"age": "weight", "weight": "age"})
+    found = told(table, feature_map)
+    words, is_doubt = found["age"]
+    assert is_doubt
+    assert "its values are like the public ones of 'weight'" in words
+    assert "look whether the two are swapped" in words
+    assert {*found} <= {"age", "weight"}
+
+
+def test_swapped_columns_beyond_the_bounds_are_called_so_and_no_unit_is_asked_for(feature_map):
+    table = patients(1).rename(columns={"age": "income", "income": "age"})
+    words, is_doubt = told(table, feature_map)["age"]
+    assert not is_doubt
+    assert "are cut; its values are like the public ones of 'income'" in words
+    assert "unit" not in words
+
+
+def test_labels_that_are_swapped_are_doubted(feature_map):
+    table = patients(1)
+    table["smokes"] = table.smokes.map({"yes": "no", "no": "yes"})
+    ((words, is_doubt),) = told(table, feature_map).values()
+    assert is_doubt
+    assert "as the public ones are with their labels swapped" in words
+
+
+def test_hospitals_that_differ_a_little_are_not_doubted(feature_map):
+    rng = np.random.default_rng(5)
+    for seed in range(2, 40):
+        table = patients(seed, 80)
+        table["age"] += rng.uniform(-8, 8)
+        table["weight"] += rng.uniform(-6, 6)
+        assert told(table, feature_map) == {}
