@@ -130,7 +130,6 @@ def test_a_connection_holds_few_calls_at_once(serve_owner, owner_folder):
     """Each may hold 16 MB of headers before it is known who calls, for 4 kB that were sent."""
     path = settings_with(owner_folder(calls_per_learner=3), health="127.0.0.1:0")
     running = serve_owner(path)
-    assert running.probes is not None
     assert calls_taken(running.probes.number) == OPEN_PROBES
     # A learner that asks for more than it may is told so.
     assert 3 < calls_taken(running.port) < 100
