@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -117,26 +118,40 @@ def rational_from_pb(message: pb.Rational) -> Fraction:
     return Fraction(int(message.numerator), int(message.denominator))
 
 
+def _written(record: StudyTerms | Enrollment | OwnerDescription) -> dict[str, Any]:
+    """The fields of a record, which bear the names of its message's."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {
+        name: rational_to_pb(value) if isinstance(value, Fraction) else value
+        for name, value in values.items()
+    }
+
+
+def _read(message: Message) -> dict[str, Any]:
+    """The fields of a message by their names; a number that may be absent and is, is None.
+
+    Raises:
+      MalformedError: An amount or a vector is malformed.
+    """
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if isinstance(value, pb.Rational):
+            value = rational_from_pb(value)
+        elif isinstance(value, pb.Vector):
+            value = vector_from_pb(value)
+        elif isinstance(value, MutableSequence):
+            value = tuple(value)
+        elif field.has_presence and not message.HasField(field.name):
+            value = None
+        found[field.name] = value
+    return found
+
+
 def terms_to_pb(terms: StudyTerms) -> pb.StudyTerms:
     """A study's terms as a message."""
-    return pb.StudyTerms(
-        study_id=terms.study_id,
-        loss=terms.loss,
-        theta_max=terms.theta_max,
-        feature_map=terms.feature_map,
-        horizon=terms.horizon,
-        responses=terms.responses,
-        epsilon=rational_to_pb(terms.epsilon),
-        clip=terms.clip,
-        kappa=terms.kappa,
-        release=terms.release,
-        delta=terms.delta,
-        curvature_scale=terms.curvature_scale,
-        loss_bound=terms.loss_bound,
-        difference_bound=terms.difference_bound,
-        reference=vector_to_pb(np.array(terms.reference)) if terms.reference else None,
-        edges=terms.edges,
-    )
+    reference = vector_to_pb(np.array(terms.reference)) if terms.reference else None
+    return pb.StudyTerms(**_written(terms) | {"reference": reference})
 
 
 def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
@@ -145,48 +160,17 @@ def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
     Raises:
       MalformedError: The budget is not a rational number, or a list of numbers is malformed.
     """
-    return StudyTerms(
-        study_id=message.study_id,
-        loss=message.loss,
-        theta_max=message.theta_max,
-        feature_map=message.feature_map,
-        horizon=message.horizon,
-        responses=message.responses,
-        epsilon=rational_from_pb(message.epsilon),
-        clip=message.clip if message.HasField("clip") else None,
-        kappa=message.kappa,
-        release=message.release or "gradient",
-        delta=message.delta if message.HasField("delta") else None,
-        curvature_scale=message.curvature_scale if message.HasField("curvature_scale") else None,
-        loss_bound=message.loss_bound if message.HasField("loss_bound") else None,
-        difference_bound=message.difference_bound if message.HasField("difference_bound") else None,
-        reference=_numbers(vector_from_pb(message.reference)),
-        edges=_numbers(message.edges),
-    )
-
-
-def _numbers(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
-    """A few numbers of the terms; more than any model has are not read.
-
-    Raises:
-      MalformedError: They are too many.
-    """
-    if len(values) > LONGEST_NUMBERS:
-        raise MalformedError(f"terms carry {len(values)} numbers, at most {LONGEST_NUMBERS} do")
-    return tuple(map(float, values))
+    for count in (len(message.reference.data) // 8, len(message.edges)):
+        if count > LONGEST_NUMBERS:
+            raise MalformedError(f"terms carry {count} numbers, at most {LONGEST_NUMBERS} do")
+    found = _read(message)
+    reference = tuple(map(float, found["reference"]))
+    return StudyTerms(**found | {"release": message.release or "gradient", "reference": reference})
 
 
 def enrollment_to_pb(enrollment: Enrollment) -> pb.Enrollment:
     """An enrolment as a message."""
-    return pb.Enrollment(
-        num_records=enrollment.num_records,
-        responses=enrollment.responses,
-        answered=enrollment.answered,
-        noise_scale=enrollment.noise_scale,
-        epsilon=rational_to_pb(enrollment.epsilon),
-        insecure_noise=enrollment.insecure_noise,
-        repeats=enrollment.repeats,
-    )
+    return pb.Enrollment(**_written(enrollment))
 
 
 def enrollment_from_pb(message: pb.Enrollment) -> Enrollment:
@@ -197,49 +181,17 @@ def enrollment_from_pb(message: pb.Enrollment) -> Enrollment:
     """
     if not (message.num_records > 0 and 0 < message.noise_scale < math.inf):
         raise MalformedError("an enrolment needs a positive number of records and noise scale")
-    return Enrollment(
-        num_records=message.num_records,
-        responses=message.responses,
-        answered=message.answered,
-        noise_scale=message.noise_scale,
-        epsilon=rational_from_pb(message.epsilon),
-        insecure_noise=message.insecure_noise,
-        repeats=max(1, message.repeats),
-    )
+    return Enrollment(**_read(message) | {"repeats": max(1, message.repeats)})
 
 
 def description_to_pb(description: OwnerDescription) -> pb.OwnerDescription:
     """An owner's description as a message."""
-    return pb.OwnerDescription(
-        name=description.name,
-        num_records=description.num_records,
-        columns=description.columns,
-        feature_map_digest=description.feature_map_digest,
-        epsilon_per_study=rational_to_pb(description.epsilon_per_study),
-        epsilon_left=rational_to_pb(description.epsilon_left),
-        losses=description.losses,
-        version=description.version,
-        clock_ms=description.clock_ms,
-        checked_map_digest=description.checked_map_digest,
-        validation=description.validation,
-    )
+    return pb.OwnerDescription(**_written(description))
 
 
 def description_from_pb(message: pb.OwnerDescription) -> OwnerDescription:
     """The owner's description of a message."""
-    return OwnerDescription(
-        name=message.name,
-        num_records=message.num_records,
-        columns=tuple(message.columns),
-        feature_map_digest=message.feature_map_digest,
-        epsilon_per_study=rational_from_pb(message.epsilon_per_study),
-        epsilon_left=rational_from_pb(message.epsilon_left),
-        losses=tuple(message.losses),
-        version=message.version,
-        clock_ms=message.clock_ms,
-        checked_map_digest=message.checked_map_digest,
-        validation=message.validation,
-    )
+    return OwnerDescription(**_read(message))
 
 
 def query_to_pb(query: Query) -> pb.Query:

@@ -134,10 +134,6 @@ class DataOwner:
             study.entry = entry
             return _response(query, response)
 
-    def is_ready(self, study_id: str) -> bool:
-        """Whether a call for this study is answered without making it ready first."""
-        return self.noise(study_id) is not None
-
     def noise(self, study_id: str) -> DrawnAhead | None:
         """The noise that a study's answers wait for, if it is ready."""
         return self._studies.noise(study_id)

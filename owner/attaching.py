@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
 
-from common import codec
 from common.config import load_settings
 from common.errors import (
     CoprivError,
@@ -37,13 +36,21 @@ from owner.mending import Mending
 from owner.metrics import OwnerMetrics
 from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
-from owner.refusals import PublicRefusal, Refusals, SlowLog
+from owner.refusals import PublicRefusal, SlowLog
 from owner.route import Route
 from owner.server import open_owner, refuse_taken
+from owner.service import OwnerService
 
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
 _ATTACH = f"/{pb.DESCRIPTOR.services_by_name['Learner'].full_name}/Attach"
+# What a learner asks, by the name of its content: the call of a port, and the content of the reply.
+CALLS = {
+    "query": ("AnswerOnce", "response"),
+    "enroll": ("Enroll", "enrollment"),
+    "describe": ("Describe", "description"),
+    "close": ("Close", "closed"),
+}
 # Statuses after which trying again is of no use.
 FINAL = (
     grpc.StatusCode.PERMISSION_DENIED,
@@ -88,7 +95,7 @@ class Attachment:
         self._certificate: str | None = None
         self._stay = stay
         self._metrics, self._metrics_at = metrics or OwnerMetrics(owner), metrics_at
-        self._refusals = Refusals()
+        self._service = OwnerService(owner, self._metrics)
         self._mending = Mending(owner, on_fault=self.end)
         self._absence = _Absence()
         self._ending = threading.Event()
@@ -212,18 +219,18 @@ class Attachment:
 
     def _reply(self, message: pb.LearnerMessage, token: str | None) -> pb.OwnerMessage:
         """The answer to one call, or why there is none."""
-        began, is_query = time.perf_counter(), message.HasField("query")
+        asked = message.WhichOneof("content")
         try:
             learner = self.owner.access.identify(token=token, certificate=self._certificate)
-            reply = _reply_of(self.owner, message, learner)
+            if asked not in CALLS:
+                raise MalformedError("this owner knows no such call")
+            name, content = CALLS[asked]
+            reply: Any = self._service.methods[name].reply(getattr(message, asked), learner)
+            return pb.OwnerMessage(**{content: reply})
         except Exception as error:
-            refusal = self._refusals.public(error)
-            self._metrics.refusals.labels(refusal.status.name).inc()
-            reply = _refused(refusal)
-        if is_query:
-            self._metrics.seconds.observe(time.perf_counter() - began)
-            self._metrics.responses.inc(reply.HasField("response"))
-        return reply
+            return _refused(self._service.refusal(error))
+        finally:
+            self._service.after_reply()
 
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
@@ -287,28 +294,6 @@ def _refused(refusal: PublicRefusal) -> pb.OwnerMessage:
             retry_after_ms=refusal.retry_after_ms,
         )
     )
-
-
-def _reply_of(owner: DataOwner, message: pb.LearnerMessage, learner: str) -> pb.OwnerMessage:
-    """What an owner says to one call of a learner that it knows; it raises a refusal."""
-    match message.WhichOneof("content"):
-        case "query":
-            query = codec.query_from_pb(message.query)
-            response = owner.answer(query, learner=learner)
-            return pb.OwnerMessage(response=codec.response_to_pb(response))
-        case "enroll":
-            terms = codec.terms_from_pb(message.enroll)
-            enrollment = owner.enroll(terms, learner=learner)
-            return pb.OwnerMessage(enrollment=codec.enrollment_to_pb(enrollment))
-        case "describe":
-            description = owner.describe(learner=learner)
-            return pb.OwnerMessage(description=codec.description_to_pb(description))
-        case "close":
-            entry = owner.close(message.close.study_id, learner=learner)
-            closed = codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
-            return pb.OwnerMessage(closed=closed)
-        case _:
-            raise MalformedError("this owner knows no such call")
 
 
 def open_attachment(

@@ -142,7 +142,7 @@ def exact_answer(shard: AnyShard, theta: Vector, terms: StudyTerms) -> Vector:
     """
     theta = without_specks(theta)
     if isinstance(shard, MomentShard):
-        return _BY_MOMENTS[terms.release](shard, theta)
+        return _BY_MOMENTS[terms.release](shard, theta, terms)
     return EXACT[terms.release](shard, theta, terms)
 
 
@@ -152,15 +152,9 @@ def _gradient(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip, compiled=compiled)
 
 
-def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+def _moments(shard: AnyShard, theta: Vector, terms: StudyTerms) -> Vector:
     """The packed second moments, whatever the model."""
-    del terms
-    return _packed_moments(shard, theta)
-
-
-def _packed_moments(shard: AnyShard, theta: Vector) -> Vector:
-    """The same, of a shard of which no more is known."""
-    del theta
+    del theta, terms
     return pack_moments(shard.gram, shard.cross)
 
 
@@ -194,9 +188,9 @@ EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {
     VALIDATION.name: _validation,
 }
 """The exact answer of each of ``common.releases.RELEASES``."""
-_BY_MOMENTS: dict[str, Callable[[AnyShard, Vector], Vector]] = {
-    GRADIENT.name: _gradient_by_moments,
-    MOMENTS.name: _packed_moments,
+_BY_MOMENTS: dict[str, Callable[[MomentShard, Vector, StudyTerms], Vector]] = {
+    GRADIENT.name: lambda shard, theta, _: _gradient_by_moments(shard, theta),
+    MOMENTS.name: _moments,
 }
 
 

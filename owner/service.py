@@ -136,20 +136,17 @@ class OwnerService:
 
     def _is_ready(self, request: pb.StudyTerms | pb.Query) -> bool:
         """Whether the study of a message need not be made ready."""
-        return self._owner.is_ready(request.study_id)
+        return self._owner.noise(request.study_id) is not None
 
     def _describe(self, request: pb.DescribeRequest, learner: str) -> Message:
-        """What the owner is and what it would agree to."""
         del request
         return codec.description_to_pb(self._owner.describe(learner=learner))
 
     def _enroll(self, request: pb.StudyTerms, learner: str) -> Message:
-        """Agree on a study and reserve its budget."""
         terms = codec.terms_from_pb(request)
         return codec.enrollment_to_pb(self._owner.enroll(terms, learner=learner))
 
     def _answer(self, answer: Answer, request: pb.Query, learner: str) -> Message | None:
-        """Answer one query."""
         began = time.perf_counter()
         try:
             response = answer(codec.query_from_pb(request), learner=learner)
@@ -162,10 +159,8 @@ class OwnerService:
         return codec.response_to_pb(response)
 
     def _close(self, request: pb.CloseRequest, learner: str) -> Message:
-        """End a study."""
         entry = self._owner.close(request.study_id, learner=learner)
         return codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
 
     def _offer(self, request: pb.OfferRequest, learner: str) -> Message:
-        """Say whether the owner would take a query now."""
         return pb.OfferReply(accepted=self._owner.offer(request.study_id, learner=learner))

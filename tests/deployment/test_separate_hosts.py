@@ -110,7 +110,6 @@ class Federation:
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
-        assert process.stdout is not None
         assert b"serving" in process.stdout.readline()
         return process
 
@@ -157,7 +156,6 @@ class Federation:
         return self.learner is not None and self.learner.poll() is not None
 
     def status(self) -> int:
-        assert self.learner is not None
         return self.learner.wait(LONGEST_WAIT_SECONDS)
 
     def said(self) -> str:
@@ -262,7 +260,6 @@ class Chaos:
 
     def again(self, index: int) -> None:
         old = self.made.owners[index]
-        assert old.stdout is not None
         old.stdout.close()
         self.made.owners[index] = self.made.start_owner(index)
 
@@ -290,7 +287,6 @@ class Chaos:
         line.delay = 0.0
 
     def kill_learner(self, _: int) -> None:
-        assert self.made.learner is not None
         self.made.learner.kill()
         self.made.learner.wait()
         # A run that had just ended is only shown.

@@ -12,56 +12,40 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+from listening import Listening
 
 import owner.answering
 
 
-class ConnectProxy:
+class ConnectProxy(Listening):
     """An HTTP proxy: it connects whoever asks with a port of this machine, or nobody."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.refuses = refuses
         # Not by one test alone: channels that others have left in this process may ask, too.
         self.asked_for: list[str] = []
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
-        self.threads = [threading.Thread(target=self.accept)]
-        self.threads[0].start()
+        super().__init__()
 
-    def accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.server.accept()
-                self.threads.append(threading.Thread(target=self.tunnel, args=(near,)))
-                self.threads[-1].start()
-
-    def tunnel(self, near: socket.socket) -> None:
-        with near:
-            request = b""
-            while not request.endswith(b"\r\n\r\n"):
-                request += near.recv(1)
-            target = request.split()[1].decode()
-            self.asked_for.append(target)
-            if self.refuses:
-                near.sendall(b"HTTP/1.1 403 not \x1b[2Jhere\r\n\r\n")
-                return
-            try:
-                far = socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2])))
-            except ConnectionRefusedError:
-                near.sendall(b"HTTP/1.1 502 nobody there\r\n\r\n")
-                return
-            with far:
-                near.sendall(b"HTTP/1.1 200 ok\r\nVia: us\r\n\r\n")
-                back = threading.Thread(target=pump, args=(far, near))
-                back.start()
-                pump(near, far)
-                back.join()
-
-    def stop(self) -> None:
-        self.server.shutdown(socket.SHUT_RDWR)
-        self.server.close()
-        for thread in self.threads:
-            thread.join()
+    def treat(self, near: socket.socket) -> None:
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            request += near.recv(1)
+        target = request.split()[1].decode()
+        self.asked_for.append(target)
+        if self.refuses:
+            near.sendall(b"HTTP/1.1 403 not \x1b[2Jhere\r\n\r\n")
+            return
+        try:
+            far = socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2])))
+        except ConnectionRefusedError:
+            near.sendall(b"HTTP/1.1 502 nobody there\r\n\r\n")
+            return
+        with far:
+            near.sendall(b"HTTP/1.1 200 ok\r\nVia: us\r\n\r\n")
+            back = threading.Thread(target=pump, args=(far, near))
+            back.start()
+            pump(near, far)
+            back.join()
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:

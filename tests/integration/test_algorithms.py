@@ -295,7 +295,6 @@ def test_a_study_that_stopped_goes_on_with_what_it_decided_first(world, algorith
     journal.close()
     # Other public records would choose otherwise; the decision is the first start's.
     records = here.public.records
-    assert records is not None
     louder = Records(features=records.features, targets=np.sign(records.targets))
     here.public = replace(here.public, records=louder)
     again, both = here.train(settings, here.remote(), "run")

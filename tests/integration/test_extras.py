@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,14 @@ main()
 """
 
 
-@pytest.fixture
-def copriv(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command, in a process that has no package of an extra."""
-    absent = ",".join([*EXTRAS, "numba"])
+def running(folder, program, *first, **environment):
+    """The command as this program begins it, in a process of its own."""
 
-    def typed(*words: object) -> subprocess.CompletedProcess[str]:
+    def typed(*words):
         return subprocess.run(
-            [sys.executable, "-c", WITHOUT, absent, *map(str, words)],
-            cwd=tmp_path,
+            [sys.executable, "-c", program, *first, *map(str, words)],
+            cwd=folder,
+            env=os.environ | environment,
             capture_output=True,
             text=True,
             timeout=300,
@@ -39,6 +37,12 @@ def copriv(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return typed
+
+
+@pytest.fixture
+def copriv(tmp_path):
+    """The command, in a process that has no package of an extra."""
+    return running(tmp_path, WITHOUT, ",".join([*EXTRAS, "numba"]))
 
 
 @pytest.mark.parametrize(
@@ -70,21 +74,9 @@ main()
 
 
 @pytest.fixture
-def homeless(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def homeless(tmp_path):
     """As in a container of another user, whose root file system is read-only."""
-
-    def typed(*words: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", HOMELESS, *map(str, words)],
-            cwd=tmp_path,
-            env=os.environ | {"MPLCONFIGDIR": "/dev/null/none"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return typed
+    return running(tmp_path, HOMELESS, MPLCONFIGDIR="/dev/null/none")
 
 
 def test_a_forecast_has_no_picture_where_no_folder_can_be_written_but_its_own(homeless, tmp_path):

@@ -142,7 +142,6 @@ def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner
 @pytest.mark.parametrize("frames", [goodbyes, unknown])
 def test_a_stranger_that_sends_without_end_takes_little_memory_of_an_owner(frames):
     with started(OWNER) as owner:
-        assert owner.stdout is not None
         address = "127.0.0.1", int(owner.stdout.readline())
         with socket.create_connection(address) as line:
             line.sendall(PREFACE + SETTINGS)
@@ -155,7 +154,6 @@ def test_a_stranger_that_sends_without_end_takes_little_memory_of_an_owner(frame
 def test_calls_that_repeat_a_long_header_take_bounded_memory_of_an_owner():
     """It kept the headers of thousands of calls that it had not come to: 2 GB and more."""
     with started(OWNER + KEPT) as owner, ExitStack() as lines:
-        assert owner.stdout is not None
         address = "127.0.0.1", int(owner.stdout.readline())
         for _ in range(30):
             line = lines.enter_context(socket.create_connection(address))
@@ -184,7 +182,6 @@ def seconds_taken(owner: subprocess.Popen[str], address: tuple[str, int], frame:
 def test_a_stranger_that_asks_on_and_on_whether_an_owner_is_there_takes_little_time_of_it():
     """It took a second for each ten thousand frames, in which nobody else was answered."""
     with started(OWNER) as owner:
-        assert owner.stdout is not None
         address = "127.0.0.1", int(owner.stdout.readline())
         asked, unknown = (seconds_taken(owner, address, frame) for frame in (PING, UNKNOWN))
     assert asked < MOST_TIMES * unknown

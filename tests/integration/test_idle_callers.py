@@ -26,6 +26,7 @@ import tomli_w
 from calls import methods
 from full_disk_owner import serves
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from listening import Listening
 from waiting import wait_until
 
 from common.errors import OrderError
@@ -64,28 +65,18 @@ def silent_calls(running: RunningOwner, method: str, count: int) -> Iterator[lis
         yield opened
 
 
-class StandingLine:
+class StandingLine(Listening):
     """A line to a port of this machine that stands still once its caller has said so much."""
 
-    def __init__(self, port: int | None) -> None:
-        self.port = port
+    def __init__(self, port: int) -> None:
+        self.far_port = port
         self.left = 10**9
         self.stood = False
         self.moving = threading.Event()
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
-        self.threads = [threading.Thread(target=self.accept)]
-        self.threads[0].start()
+        super().__init__()
 
-    def accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self.server.accept()
-                self.threads.append(threading.Thread(target=self.carry, args=(near,)))
-                self.threads[-1].start()
-
-    def carry(self, near: socket.socket) -> None:
-        with near, socket.create_connection(("127.0.0.1", self.port)) as far:
+    def treat(self, near: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self.far_port)) as far:
             back = threading.Thread(target=self.pump, args=(far, near), kwargs={"stands": False})
             back.start()
             self.pump(near, far, stands=True)
@@ -106,12 +97,6 @@ class StandingLine:
     def go_on(self) -> None:
         self.left = 10**9
         self.moving.set()
-
-    def stop(self) -> None:
-        self.server.shutdown(socket.SHUT_RDWR)
-        self.server.close()
-        for thread in self.threads:
-            thread.join()
 
 
 @contextmanager
@@ -145,7 +130,6 @@ def test_a_connection_holds_few_calls_at_once(serve_owner, owner_folder):
     """Each may hold 16 MB of headers before it is known who calls, for 4 kB that were sent."""
     path = settings_with(owner_folder(calls_per_learner=3), health="127.0.0.1:0")
     running = serve_owner(path)
-    assert running.probes is not None
     assert calls_taken(running.probes.number) == OPEN_PROBES
     # A learner that asks for more than it may is told so.
     assert 3 < calls_taken(running.port) < 100

@@ -33,8 +33,6 @@ DO = re.compile(
 def messages() -> Iterator[ModuleType]:
     sys.path.insert(0, str(ROOT / "scripts"))  # as for a script that is typed
     spec = importlib.util.spec_from_file_location("messages", ROOT / "scripts" / "messages.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["messages"] = module
     spec.loader.exec_module(module)

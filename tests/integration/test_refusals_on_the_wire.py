@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any, BinaryIO
+from typing import Any
 
 import grpc
 import numpy as np
@@ -19,6 +19,7 @@ import pytest
 import tomli_w
 from calls import methods
 from forked import Ended, run
+from listening import Listening
 
 from common import codec
 from common.errors import BudgetSpentError, MalformedError, PolicyError, UnreachableError
@@ -175,36 +176,20 @@ def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
     return head + stream.to_bytes(4, "big") + content
 
 
-class Impatient:
+class Impatient(Listening):
     """A proxy that ends each call with the code for a caller of whom it has enough."""
 
-    def __init__(self) -> None:
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.port = self.server.getsockname()[1]
-        self.thread = threading.Thread(target=self.accept)
-        self.thread.start()
-
-    def accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.server.accept()
-                with near, near.makefile("rb") as sent:
-                    self.talk(near, sent)
-
-    def talk(self, near: socket.socket, sent: BinaryIO) -> None:
+    def treat(self, near: socket.socket) -> None:
         near.sendall(frame(4, 0, 0))
-        sent.read(24)
-        while head := sent.read(9):
-            sent.read(int.from_bytes(head[:3], "big"))
-            if head[3] == 4 and not head[4]:
-                near.sendall(frame(4, 1, 0))
-            if head[3] == 1:
-                near.sendall(frame(3, 0, int.from_bytes(head[5:], "big"), (11).to_bytes(4, "big")))
-
-    def stop(self) -> None:
-        self.server.shutdown(socket.SHUT_RDWR)
-        self.server.close()
-        self.thread.join()
+        with contextlib.suppress(OSError), near.makefile("rb") as sent:
+            sent.read(24)
+            while head := sent.read(9):
+                sent.read(int.from_bytes(head[:3], "big"))
+                if head[3] == 4 and not head[4]:
+                    near.sendall(frame(4, 1, 0))
+                if head[3] == 1:
+                    number = int.from_bytes(head[5:], "big")
+                    near.sendall(frame(3, 0, number, (11).to_bytes(4, "big")))
 
 
 def test_a_call_that_grpc_ends_on_its_way_is_not_a_budget_that_is_spent(

@@ -369,7 +369,6 @@ def test_the_public_model_stands_in_every_table_and_picture_of_models(pages, eva
 def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):
     """Who gains for all records together may lose on its own."""
     run = evaluated(3)
-    assert run.quality is not None
     at_home = {"common": (7.0, 8.0, 9.0), "public": (7.5, 7.5, 8.5), "alone": (6.0, 9.0, 8.0)}
     run = run.model_copy(update={"quality": run.quality.model_copy(update={"at_home": at_home})})
     why = "(whether an owner gains is judged by the loss on all records together, and may differ)"
@@ -389,7 +388,6 @@ def test_compared_runs_have_intervals_and_are_said_to_be_single_draws(evaluated,
 
 def test_runs_are_compared_only_where_they_were_judged_on_the_same(evaluated, summary):
     one = evaluated(3)
-    assert one.quality is not None
     better = one.quality.model_copy(
         update={"common": one.quality.common.model_copy(update={"value": 6.0})}
     )

@@ -94,7 +94,6 @@ def listening_sockets(pid: int) -> list[str]:
 
 
 def port_of(learner: Process) -> int:
-    assert learner.stdout is not None
     # Before it, what was read and fitted.
     lines = iter(learner.stdout.readline, "")
     line = next((line for line in lines if line.startswith("listening")), "")
@@ -119,7 +118,6 @@ def test_owners_that_bind_no_port_train_and_end_with_the_study(tmp_path, owner_f
             attach = ("attach", settings, "--learner", address)
             owners.append(stack.enter_context(ended(Forked("copriv-owner", *attach))))
         for owner in owners:
-            assert owner.stdout is not None
             assert owner.stdout.readline() == f"attaching to the learner at {address}\n"
         assert listening_sockets(learner.pid)
         assert [listening_sockets(owner.pid) for owner in owners] == [[], []]
@@ -217,7 +215,6 @@ def test_owners_train_with_a_learner_that_has_no_route_to_them(tmp_path, owner_f
         port_of(learner)
         relay = [*inside["gateway"], sys.executable, "-c", RELAY]
         door = stack.enter_context(ended(start(*relay, "10.77.2.1", "50060", "10.77.1.2", "50060")))
-        assert door.stdout is not None
         assert door.stdout.readline() == "open\n"
         owners = [
             stack.enter_context(
@@ -253,7 +250,6 @@ def test_an_owner_without_a_learners_address_is_told(owner_folder, typed):
 def test_an_owner_that_waits_for_a_learner_stops_when_told(owner_folder):
     attach = ("attach", owner_folder(), "--learner", "127.0.0.1:9")
     with ended(Forked("copriv-owner", *attach)) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         process.terminate()
         assert process.wait(15) == 0

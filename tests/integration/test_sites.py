@@ -498,7 +498,6 @@ def test_who_has_joined_is_not_overwritten(study):
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
     told = re.search(r"fingerprint (\S+):", joined.stdout)
-    assert told is not None
     whose = f"from an earlier join into another folder, whose key it needs (fingerprint {told[1]})"
     one_sentence(study.join(), f"owner-a.request: already exists {whose}; remove it to join again")
     assert sent.read_bytes() == request
@@ -586,7 +585,6 @@ def test_the_fingerprint_is_of_invitation_and_key(study):
     shown = re.search(r"fingerprint (\S+):", study.join().stdout)
     signed = study.admit("--yes")
     assert signed.returncode == 0, signed.stderr
-    assert shown is not None
     assert f"owner-a: fingerprint {shown[1]}" in signed.stdout
     # Somebody on the way changes what is asked: the owner's fingerprint is another.
     path = study.folder / "exchange" / "owner-b.invitation"

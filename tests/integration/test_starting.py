@@ -53,7 +53,6 @@ def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners):
     with warm_parent() as parent:
         silent.begin(parent)
         process = silent.process
-        assert process is not None
         process.send_signal(signal.SIGKILL)
         (silent._folder / "owner.log").write_text("")
         silent.hear()

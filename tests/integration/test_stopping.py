@@ -95,7 +95,6 @@ def slow_owner(*arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 def is_stopped(process: subprocess.Popen[str]) -> None:
     """What it makes ready does not keep it, and its ledger is released."""
-    assert process.stdout is not None
     assert process.stdout.readline() == "making ready\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=15) == 0
@@ -104,7 +103,6 @@ def is_stopped(process: subprocess.Popen[str]) -> None:
 def test_an_owner_that_stops_does_not_wait_for_what_it_makes_ready(owner_folder, make_terms):
     settings = owner_folder()
     with slow_owner("serve", settings) as process:
-        assert process.stdout is not None
         port = process.stdout.readline().removeprefix("serving on port ").strip()
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = methods("DataOwner", channel)
@@ -127,7 +125,6 @@ def test_an_owner_that_attaches_and_stops_does_not_wait_for_what_it_makes_ready(
             slow_owner("attach", settings, "--learner", there) as process,
             ThreadPoolExecutor(1) as asking,
         ):
-            assert process.stdout is not None
             assert process.stdout.readline().startswith("attaching to the learner")
             asked = asking.submit(learner.owners[0].enroll, make_terms())
             is_stopped(process)

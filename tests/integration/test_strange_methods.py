@@ -64,7 +64,6 @@ def running(owner_folder, serve_owner) -> RunningOwner:
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_method_whose_name_is_no_text_ends_no_server(running, name):
     """gRPC read the name as UTF-8 in the loop that takes all calls, and the port was closed."""
-    assert running.probes is not None
     for port in (running.port, running.probes.number):
         for _ in range(3):
             assert UNIMPLEMENTED in called(port, name)

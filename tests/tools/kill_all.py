@@ -106,7 +106,7 @@ class Study:
             numbers = [e.responses[index][0] for e in entries if index in e.responses]
             assert numbers == sorted(set(numbers)), f"{name}: a number is held twice"
             ledger = path.parent / "ledger.sqlite"
-            verify_ledger(ledger)
+            assert verify_ledger(ledger) == []
             _, (study,) = read_studies(ledger)
             assert study.account.answered <= study.account.promised
             assert study.epsilon_held <= Fraction(1)

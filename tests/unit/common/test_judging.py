@@ -63,13 +63,11 @@ def test_clamping_costs_where_records_lie_beyond_the_bounds(make_model):
     )
     table["y"] = 3 * amount + rng.normal(size=1000)
     judged = judge(sample_of(make_model(), table, where="t"), {"common": np.zeros(1000)})
-    assert judged.clamping is not None
     assert judged.clamping.unclamped < 5 < 100 < judged.clamping.clamped
     far = replace(judged, clamping=replace(judged.clamping, clamped=26061.2))
     assert "has RMSE 26,061 within the public bounds" in quality_sentences(far)[-1]
     near = table[table["amount"] < 30]
     judged = judge(sample_of(make_model(), near, where="t"), {"common": np.zeros(len(near))})
-    assert judged.clamping is not None
     assert judged.clamping.clamped < 2 * judged.clamping.unclamped
 
 

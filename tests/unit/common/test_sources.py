@@ -488,7 +488,6 @@ def test_a_database_that_others_write_to_may_be_read_later(tmp_path, database):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as other:
-        assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(UnreachableError, match=r"cannot be read now: .*the same command again"):
             read(tmp_path, database, query="select * from loans")

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from common.features import FeatureMap
+from common.stretches import stretches
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.ledger import Ledger
@@ -33,6 +34,18 @@ def fast_folder() -> Iterator[Path]:
     memory = Path("/dev/shm")  # noqa: S108
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def blocks_of(monkeypatch) -> Iterator[Callable[[int], None]]:
+    """Makes blocks of so many cells, so that a shard of many of them is small."""
+
+    def make(cells):
+        monkeypatch.setattr("common.stretches.BLOCK_CELLS", cells)
+        stretches.cache_clear()
+
+    yield make
+    stretches.cache_clear()
 
 
 @pytest.fixture

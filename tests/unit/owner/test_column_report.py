@@ -355,7 +355,6 @@ def test_codes_for_missing_are_gaps_to_the_officer_and_no_other_spellings():
         ]
     }
     (*_, ward) = look_at_columns(records, coded)
-    assert ward.classes is not None
     assert ward.classes.share == (records["ward"] == "West").sum() / (0.75 * N)
     _, (_, _, lacking) = shown(records, coded)
     assert lacking == (

@@ -27,7 +27,6 @@ def test_charges_survive_a_reopening(path):
     ledger.close()
     ledger = open_ledger(path)
     entry = ledger.study("s")
-    assert entry is not None
     assert (entry.account.answered, entry.account.digests) == (2, (digest(1), digest(2)))
     assert entry.epsilon_spent == Fraction(2, 9)
     charge(ledger, 3)

@@ -57,7 +57,6 @@ def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_wri
 def test_what_a_killed_owner_charged_is_spent_and_never_answered(path):
     with killed_with(path, range(1, 11)) as left, closing(opened(left)) as ledger:
         entry = ledger.study("s")
-        assert entry is not None
         assert entry.account.answered == 64
         assert (entry.account.digests[-1], entry.account.responses.joined) == ("", b"")
         for number in (10, 11, 64, 66):
@@ -83,7 +82,6 @@ def test_an_owner_that_ends_in_order_loses_nothing(path):
     assert entry.account.responses.joined == b"".join(map(response, range(55, 71)))
     with closing(opened(path)) as ledger:
         entry = ledger.study("s")
-        assert entry is not None
         assert entry.account.digests == tuple(map(digest, range(55, 71)))
     for block in (64, 1, 7):
         with closing(opened(path, block=block)) as ledger:

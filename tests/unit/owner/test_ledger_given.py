@@ -201,7 +201,6 @@ def test_a_killed_owner_loses_nothing(path, given):
     assert digests(left) == list(map(digest, range(1, given + 1)))
     with closing(open_ledger(left)) as ledger:
         entry = ledger.study("s")
-        assert entry is not None
         account = entry.account
         assert (account.answered, ledger.responses) == (given, given)
         for number in range(max(1, given - 15), given + 1):
@@ -309,7 +308,6 @@ def test_a_log_that_is_lost_or_old_is_not_believed(path, damage, caplog):
     with closing(open_ledger(left)) as ledger:
         assert "missing, damaged or an old copy; what it may have noted is spent" in caplog.text
         entry = ledger.study("s")
-        assert entry is not None
         assert (entry.account.answered, entry.account.responses.joined) == (64, b"")
         for number in (4, 6, 7, 64):
             with pytest.raises(OrderError):
@@ -368,7 +366,6 @@ def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatc
     # It was written, though not synced; whoever asks for it again gets what stands there.
     with closing(open_ledger(path)) as ledger:
         entry = ledger.study("s")
-        assert entry is not None
         assert entry.account.response(3, size=SIZE) == response(3)
         charge(ledger, 4)
     assert verify_ledger(path) == []
@@ -451,7 +448,6 @@ def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
         left = copied(path, "left")
     with closing(open_ledger(left)) as ledger:
         entry = ledger.study("s")
-        assert entry is not None
         assert entry.account.answered == 2
         assert entry.account.response(2, size=len(large)) == large
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -31,12 +31,8 @@ PATTERNS: dict[str, Callable[[int], np.ndarray]] = {
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """So that a shard of many of them is small."""
-    monkeypatch.setattr("common.stretches.BLOCK_CELLS", 2**6)
-    stretches.cache_clear()
-    yield
-    stretches.cache_clear()
+def small_blocks(blocks_of):
+    blocks_of(2**6)
 
 
 def shard_of(pattern: str, n: int) -> np.ndarray:

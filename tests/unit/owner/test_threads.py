@@ -124,7 +124,7 @@ def test_a_study_whose_noise_ended_is_made_ready_again(ending, open_owner, make_
     with pytest.raises((RuntimeError, MemoryError)):
         ask_up_to(2)
     assert served.charges() == len(given)
-    assert not served.is_ready(terms.study_id)
+    assert not served.noise(terms.study_id)
     monkeypatch.setattr(SecureNoise, "draw", draw)
     ask_up_to(3)
     assert served.charges() == 3

@@ -118,7 +118,6 @@ def test_another_way_is_told_of_where_it_is_better_than_level(better, is_told):
         num_records=(9,), horizon=1, clip=None, constant=0.0, ways=expected, public=0.5
     )
     line = ways_sentence(decision, own="ticks")
-    assert line is not None
     told = '; newton is forecast to be better: algorithm.name = "auto" chooses among all ways'
     assert line.endswith(told) == is_told
     # Which one that is, only the comparison of all knows.

@@ -125,9 +125,7 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     public = PublicSide(feature_map=model.feature_map, records=None)
     whole = Union(shards=shards, raw_targets=raw, models_alone=alone)
     found = quality_of_run(model, public, whole)
-    assert found is not None
     assert (found.on, found.records) == ("owners", 120)
-    assert found.alone is not None
     assert found.alone[0] == pytest.approx(found.common.value)
     if loss == "squared":
         table = pd.concat(tables, ignore_index=True)
@@ -137,13 +135,11 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     for i, table in enumerate(tables):
         one = Union(shards=shards[i : i + 1], raw_targets=raw[i : i + 1], models_alone=alone[:1])
         by_itself = quality_of_run(model, public, one)
-        assert by_itself is not None
         assert found.at_home["common"][i] == pytest.approx(by_itself.common.value), table
     assert found.at_home["alone"][0] == pytest.approx(found.at_home["common"][0])
     assert set(found.at_home) == {"common", "public", "alone"}
     unread = replace(whole, raw_targets=[raw[0], np.full(60, np.nan)])
     less = quality_of_run(model, public, unread)
-    assert less is not None
     assert less.at_home["common"] == (found.at_home["common"][0], None)
     assert at_home_lines(less)[0].count(" of 1") == 2
     # Of numbers the table's verdict is on targets that are cut.
@@ -151,7 +147,6 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     assert quality_of_run(model, public, None) is None
     known = PublicSide(feature_map=model.feature_map, records=shards[0], raw_targets=raw[0])
     told = quality_of_run(model, known, None)
-    assert told is not None
     assert (told.on, told.alone) == ("public", None)
 
 

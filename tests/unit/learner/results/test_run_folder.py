@@ -96,13 +96,11 @@ def test_paths_are_made_absolute_and_nothing_else(tmp_path):
     write_settings(run / "study.toml", given, base=here)
     again = load_settings(StudySettings, run / "study.toml")
     data = again.owners[0].data
-    assert data is not None
     assert data.where == where
     assert data.path == here / "a.csv"
     assert [entry.token for entry in again.owners] == [f"file:{here / 'one'}", "env:KEY"]
     assert again.network.token == f"file:{here / 'all'}"
     assert again.features.map == here / "features.json"
-    assert again.tls is not None
     assert [again.tls.ca, again.tls.certificate, again.tls.key] == [
         *(here / "ca.pem", Path("/own.pem"), tmp_path / "key.pem")
     ]

@@ -77,7 +77,6 @@ def test_an_answer_beyond_what_can_be_is_moved_there_and_its_interval_holds_as_o
     )
     for noise in rng.laplace(0.0, share * bound, size=trials):
         found = summarised(true + noise, noise=share * bound * unit).difference
-        assert found is not None
         assert -bound <= found.low <= found.value <= found.high <= bound
         assert found.high - found.low >= min(found.noise, 2.0 * bound) - 1e-12
         held += found.low <= true <= found.high
@@ -102,8 +101,6 @@ def test_what_the_noise_drowns_is_called_unknown(summarised, summary):
 
 def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summarised):
     without, found = summarised(0.02).difference, summarised(0.02, cut_below=0.03, cut_above=0.01)
-    assert without is not None
-    assert found.difference is not None
     assert found.difference.value == pytest.approx(0.02)
     assert found.difference.low == pytest.approx(without.low - 0.03)
     assert found.difference.high == pytest.approx(without.high + 0.01)
@@ -222,9 +219,6 @@ def test_a_share_predicted_right_stands_beside_that_of_the_larger_class(make_ter
         answers=(Answer(shown=True, response=response, noise_scale=noise),),
     )
     found = summarise_validation(validated, names=["a"], num_records=[10_000])
-    assert found is not None
-    assert found.accuracy is not None
-    assert found.accuracy_of_guess is not None
     assert found.accuracy.value == pytest.approx(0.92)
     assert found.accuracy_of_guess.value == pytest.approx(0.95)
     assert found.accuracy_of_guess.noise == pytest.approx(found.accuracy.noise)
@@ -255,11 +249,8 @@ def test_the_exact_share_of_the_larger_class_is_of_the_one_that_is_larger(make_t
     )
     truth = unpack_validation(np.array([0, 0, *(cells * exact.ravel())]), terms)
     found = summarise_validation(validated, names=["a"], num_records=[10_000], exact=[truth])
-    assert found is not None
-    assert found.accuracy_of_guess is not None
     assert found.accuracy_of_guess.value == pytest.approx(0.7)
     assert found.accuracy_of_guess.exact == pytest.approx(0.7)
-    assert found.accuracy is not None
     assert found.accuracy.exact == pytest.approx(0.4)
 
 
@@ -274,7 +265,6 @@ def test_a_bin_that_noise_makes_less_than_empty_is_empty(make_terms):
         answers=(Answer(shown=True, response=np.array([0, 0, *cells]), noise_scale=1e-9),),
     )
     found = summarise_validation(validated, names=["a"], num_records=[10_000])
-    assert found is not None
     assert [each.share for each in found.table] == [1.0, 0.0]
 
 
