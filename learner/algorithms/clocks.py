@@ -241,8 +241,7 @@ def scheduled_frequency(counts: NDArray[Any]) -> Vector:
     >>> scheduled_frequency(np.array([3, 0, 5]))
     array([3., 1., 5.])
     """
-    frequency: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64)
-    return frequency
+    return np.maximum(counts, 1).astype(np.float64)
 
 
 def with_everyone(slots: NDArray[np.intp], num_groups: int) -> NDArray[np.intp]:

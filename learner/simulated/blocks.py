@@ -157,8 +157,7 @@ def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
 def _products(models: Stack, matrices: Stack, rows: Slots, *, out: Stack) -> Stack:
     """Each block's models times the matrix of its row, with the same bits either way."""
     if matrices[0].size * len(rows) <= GATHERED:
-        gathered: Stack = np.matmul(models, matrices.take(rows, axis=0), out=out)
-        return gathered
+        return np.matmul(models, matrices.take(rows, axis=0), out=out)
     for block, row in enumerate(rows.tolist()):
         np.matmul(models[block], matrices[row], out=out[block])
     return out

@@ -99,14 +99,13 @@ class PublicGroups:
     def unclipped(self, clip: float | None) -> Flags:
         """Whose gradients at the optimum a clip leaves as they are, shape (n,)."""
         norms = np.abs(self.gradients).sum(axis=1)
-        return np.asarray(norms <= (np.inf if clip is None else clip))
+        return norms <= (np.inf if clip is None else clip)
 
     @cached_property
     def gradient_root(self) -> Matrix:
         """A matrix R with R'R the second moments of one record's gradient, shape (p, p)."""
         values, vectors = np.linalg.eigh(self.gradients.T @ self.gradients / len(self.records))
-        root: Matrix = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        return root
+        return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
     @cached_property
     def second(self) -> Matrix:
@@ -151,13 +150,12 @@ class PublicGroups:
         hessian += self.problem.regulariser.strong_convexity * np.eye(x.shape[1])
         values, vectors = np.linalg.eigh(hessian)
         kept = values > values[-1] * 1e-12
-        whitening: Matrix = vectors[:, kept] / np.sqrt(values[kept])
-        return whitening
+        return vectors[:, kept] / np.sqrt(values[kept])
 
     @cached_property
     def scores(self) -> Matrix:
         """Whitened gradients of each record at the optimum, mean 0, shape (n, d)."""
-        return np.asarray((self.gradients - self.gradients.mean(axis=0)) @ self.whitening)
+        return (self.gradients - self.gradients.mean(axis=0)) @ self.whitening
 
     @cached_property
     def trace(self) -> float:
@@ -210,7 +208,7 @@ class PublicGroups:
     def standardised(self) -> Matrix:
         """Features in coordinates where their second moments are I, less their means, (n, d)."""
         scaled = self.records.features @ self.whitening / self.scale
-        return np.asarray(scaled - scaled.mean(axis=0))
+        return scaled - scaled.mean(axis=0)
 
     @cached_property
     def scale(self) -> float:
@@ -236,8 +234,7 @@ def second_moments(records: Records) -> Matrix:
            [2., 5.]])
     """
     rows = np.column_stack([records.features, records.targets])
-    second: Matrix = rows.T @ rows / len(records)
-    return second
+    return rows.T @ rows / len(records)
 
 
 def consecutive_parts(num_records: int, parts: int) -> Labels:

@@ -327,8 +327,7 @@ def summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator)
 
     def draw(slots: Slots) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
-        total: Matrix = np.tensordot(scales, drawn, axes=1)
-        return total
+        return np.tensordot(scales, drawn, axes=1)
 
     return draw
 

@@ -234,8 +234,7 @@ def _own_part(
 def _shares(shapes: Vector, *, rng: np.random.Generator) -> Vector:
     """Weights of a Dirichlet distribution, summing to 1, shape of ``shapes``."""
     drawn = np.maximum(rng.standard_gamma(shapes), LEAST_WEIGHT)
-    weights: Vector = drawn / drawn.sum()
-    return weights
+    return drawn / drawn.sum()
 
 
 def _assumed(public: PublicGroups, strength: float, *, rng: np.random.Generator) -> Vector:
@@ -261,16 +260,14 @@ def _moved(rows: Matrix, shift: Vector) -> Vector:
         return np.ones(len(rows))
     along = np.clip(rows @ (shift / size), -FARTHEST, FARTHEST)
     tilted = min(size, FARTHEST_SHIFT) * along
-    weights: Vector = np.exp(tilted - tilted.max())
-    return weights
+    return np.exp(tilted - tilted.max())
 
 
 def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.Generator) -> Matrix:
     """What each owner's mean gradient is assumed to be off by, shape (N, p)."""
     root = public.gradient_root
     drawn = rng.standard_normal((weights.size, len(root))) @ root
-    differences: Matrix = ASSUMED_DIFFERENCE * (drawn - weights @ drawn)
-    return differences
+    return ASSUMED_DIFFERENCE * (drawn - weights @ drawn)
 
 
 def _shifts_targets(public: PublicGroups, *, tells: bool) -> bool:

@@ -254,10 +254,8 @@ class Mixture:
         own, public = self.own[owner], self.public
         if self.shifts[owner].any():
             moved = public.problem.slopes(public.theta_optimal, self._shifted(owner), clip)
-            shifted: Vector = (self.weights_of(owner) * moved) @ public.records.features
-            return shifted
-        mean: Vector = (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
-        return mean
+            return (self.weights_of(owner) * moved) @ public.records.features
+        return (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""
@@ -384,11 +382,9 @@ def carried(pull: Vector, before: Matrix, after: Matrix) -> Vector:
     root = white.T @ before
     values, vectors = np.linalg.eigh(root @ after @ root.T)
     along = vectors.T @ (white.T @ pull)
-    moved: Vector = white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
-    return moved
+    return white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
 
 
 def _weighted(rows: Matrix, weights: Vector) -> Matrix:
     """Second moments of these rows under these weights."""
-    second: Matrix = (rows * weights[:, None]).T @ rows
-    return second
+    return (rows * weights[:, None]).T @ rows
