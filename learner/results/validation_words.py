@@ -109,12 +109,7 @@ def loss_name(found: ValidationSummary) -> str:
 
 
 def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str, str, str]]:
-    """The calibration table: what was predicted, the share of the records, the share of positives.
-
-    Args:
-      found: What the answers come to.
-      probabilities: Whether margins mean probabilities.
-    """
+    """The calibration table: predictions, their share of the records, the share of positives."""
     rows = []
     for each in found.table:
         observed = "too few to say" if each.positive is None else words(each.positive, percent=True)
