@@ -108,11 +108,6 @@ class PublicGroups:
         return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
     @cached_property
-    def second(self) -> Matrix:
-        """Second moments of features and target of all records, shape (p + 1, p + 1)."""
-        return second_moments(self.records)
-
-    @cached_property
     def order(self) -> Labels:
         """The rows sorted by target and margin, so that a draw can be spread evenly, shape (n,)."""
         margins = self.records.features @ self.theta_optimal
@@ -139,7 +134,7 @@ class PublicGroups:
         edges = np.cumsum(weights[self.order])
         places = (np.arange(size) + rng.random()) / size * edges[-1]
         rows = self.order[np.minimum(np.searchsorted(edges, places), len(edges) - 1)]
-        return Records(features=self.records.features[rows], targets=self.records.targets[rows])
+        return self.records.at(rows)
 
     @cached_property
     def whitening(self) -> Matrix:
@@ -224,17 +219,6 @@ class PublicGroups:
 def _show_change(*drifts: Drift | None) -> bool:
     """Whether one of them is sure."""
     return any(each.steady < 1.0 - SURE for each in drifts if each is not None)
-
-
-def second_moments(records: Records) -> Matrix:
-    """Second moments of features and target, shape (p + 1, p + 1).
-
-    >>> second_moments(Records(features=np.ones((2, 1)), targets=np.array([1.0, 3.0])))
-    array([[1., 2.],
-           [2., 5.]])
-    """
-    rows = np.column_stack([records.features, records.targets])
-    return rows.T @ rows / len(records)
 
 
 def consecutive_parts(num_records: int, parts: int) -> Labels:

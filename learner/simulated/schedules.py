@@ -105,19 +105,19 @@ def draw_schedule(
     ([1, 1, 0, 1], [1, 3])
     """
     N, T, R = len(rates), horizon, replicates
-    if attendance.complete and ticks is not None:
-        slots = np.tile(ticks[:T, None], (1, R))
-        return Schedule(slots=slots, promised=_promised(slots, N, T, split))
     if attendance.complete:
-        slots = draw_slots(rates, horizon=T, replicates=R, rng=rng)
-        slots = _with_everyone(slots, N) if asks_everyone else slots
+        if ticks is not None:
+            slots = np.tile(ticks[:T, None], (1, R))
+        else:
+            slots = draw_slots(rates, horizon=T, replicates=R, rng=rng)
+            slots = _with_everyone(slots, N) if asks_everyone else slots
         return Schedule(slots=slots, promised=_promised(slots, N, T, split))
+    state = _Absences(rates, R, attendance, rng=rng)
     if split == "schedule":
-        drawn, there = _Absences(rates, R, attendance, rng=rng).draw(T, asks_everyone)
+        drawn, there = state.draw(T, asks_everyone)
         kept = np.where(there, drawn, MISSED)
         return Schedule(slots=_moved_up(kept), promised=_promised(drawn, N, T, split))
     parts: list[Slots] = []
-    state = _Absences(rates, R, attendance, rng=rng)
     found = np.zeros(R, dtype=np.int64)
     for _ in range(LONGEST_WAIT):
         drawn, there = state.draw(max(64, T - int(found.min())))

@@ -182,18 +182,12 @@ def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generat
     Where the order shows how owners differ, they are consecutive ones from anywhere in the table.
     """
     if public.labels is None and public.drifts:
-        return _consecutive(public, n_i, rng=rng)
+        size = int(min(n_i, len(public.records)))
+        return np.arange(size) + rng.integers(len(public.records) - size + 1)
     if public.labels is None or group == UNKNOWN:
         return np.empty(0, dtype=np.intp)
     rows = public.groups[group]
     return rng.choice(rows, size=int(n_i), replace=False) if n_i < rows.size else rows
-
-
-def _consecutive(public: PublicGroups, n_i: float, *, rng: np.random.Generator) -> Labels:
-    """As many consecutive rows as an owner has records, from anywhere in the table."""
-    n = len(public.records)
-    size = int(min(n_i, n))
-    return np.arange(size) + rng.integers(n - size + 1)
 
 
 def _own_part(
