@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from pydantic import TypeAdapter
+
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
@@ -16,6 +18,7 @@ from learner.training.journal import Journal
 from learner.training.owners import Owner
 
 CLOSED = "closed"
+_NAMES = TypeAdapter(list[str])
 # Its study is closed with some of its owners, maybe with all.
 GIVEN_UP = "given_up"
 
@@ -104,11 +107,4 @@ def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
 
 
 def _closed(journal: Journal) -> list[str]:
-    return journal.read(CLOSED, _names) or []
-
-
-def _names(text: str) -> list[str]:
-    names = json.loads(text)
-    if not isinstance(names, list):
-        raise TypeError("no names")
-    return [str(name) for name in names]
+    return journal.read(CLOSED, _NAMES.validate_json) or []
