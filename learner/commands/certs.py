@@ -99,9 +99,8 @@ def _party(role: Role, option: str) -> Party:
 
 def _table(issued: Sequence[Issued]) -> Table:
     """Who has a certificate, for which names, and until when."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("folder", "name", "role", "may", "for", "expires", ""):
-        table.add_column(head)
+    heads = ("folder", "name", "role", "may", "for", "expires", "")
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for one in issued:
         called = "serve" if one.party.role == "owner" else "listen"
         calls = "attach" if one.party.role == "owner" else "ask"

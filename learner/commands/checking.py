@@ -139,9 +139,7 @@ def _mark(finding: Finding) -> Text:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Text]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in heads:
-        table.add_column(head)
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*row)
     return table

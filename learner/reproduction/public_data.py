@@ -105,8 +105,7 @@ class Files:
 
 
 def _first(folder: Path, pattern: str) -> Path | None:
-    found = sorted(path for path in folder.glob(pattern) if "mask" not in path.name)
-    return found[0] if found else None
+    return min((path for path in folder.glob(pattern) if "mask" not in path.name), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
