@@ -15,6 +15,7 @@ from learner.algorithms.clocks import Groups
 from learner.algorithms.shrinkage import whitening
 from learner.simulated.evaluation import Evaluation, union
 from learner.simulated.groups import PublicGroups
+from learner.simulated.larger_owners import asked_together, group_shares
 from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
     GradientFunction,
@@ -136,24 +137,12 @@ class World:
 
     def _group_gradients(self, clip: float | None, groups: Groups) -> GradientFunction:
         """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
-        shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
         if self.moments is not None and clip is None and self.differences is None:
+            shares = group_shares(groups, self.weights)
             pooled = [self.moments.at(g).pooled(own) for g, own in zip(groups, shares, strict=True)]
             gram, cross = (np.stack(each) for each in zip(*pooled, strict=True))
             return moment_gradients(ShardMoments(gram=gram, cross=cross))
-        each = self.gradients(clip)
-        size = max(map(len, groups))
-        # A group's members in rows, filled up with its first at weight 0.
-        members = np.array([[*g, *[g[0]] * (size - len(g))] for g in groups])
-        share = np.array([[*own, *[0.0] * (size - len(own))] for own in shares])
-
-        def answer(slots: Labels, thetas: Matrix) -> Matrix:
-            total = np.zeros_like(thetas)
-            for place in range(size):
-                total += share[slots, place][:, None] * each(members[slots, place], thetas)
-            return total
-
-        return answer
+        return asked_together(self.gradients(clip), groups, self.weights)
 
     def gradients(self, clip: float | None, groups: Groups = ()) -> GradientFunction:
         """The owners' exact mean gradients, or those of their groups, clipped if they are."""
