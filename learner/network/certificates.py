@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -242,15 +243,11 @@ def _alternatives(party: Party) -> list[x509.GeneralName]:
 
 
 def _general_name(host: str) -> x509.GeneralName:
-    try:
+    with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         if not set("[]:/") & set(host):
             return x509.DNSName(host)
-    except ValueError:
-        pass
     raise InputError(
         f"certs: {host!r} is neither a DNS name nor an IP address; give one of these, without a "
         "port or brackets"
