@@ -24,8 +24,8 @@ from learner.commands.options import load_study
 from learner.network.connections import load_token
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.run_folder import RUNS
 
-RUNS = Path("runs")
 LONGEST_NAME = 80
 
 
