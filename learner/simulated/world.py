@@ -148,12 +148,12 @@ class World:
         """The owners' exact mean gradients, or those of their groups, clipped if they are."""
         if groups:
             return self._group_gradients(clip, groups)
-        asks_moments = self.moments is not None and clip is None
-        if self.moments is not None and clip is None:
-            answers = moment_gradients(self.moments)
+        moments = self.moments if clip is None else None
+        if moments is not None:
+            answers = moment_gradients(moments)
         else:
             answers = record_gradients(self.shards, loss=self.problem.loss, clip=clip)
-        lacking = self.lacking(clip, is_whole=asks_moments)
+        lacking = self.lacking(clip, is_whole=moments is not None)
         if not lacking.any():
             return answers
 
