@@ -145,7 +145,7 @@ def read_public_side(
     table, private = None, False
     if features.public is not None:
         table = read_table(features.public, base=base, default=settings.data)
-        private = _warn_of_private_rows(settings, base=base)
+        private = _warn_of_private_rows(settings, features.public, base=base)
         on_done(f"read {counted(len(table), 'public record')} of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
@@ -160,14 +160,12 @@ def read_public_side(
             "features: give map = FILE with a saved feature map, or public = {...} to fit one"
         )
     _check_loss(settings, feature_map)
+    records = None
     if table is not None and features.public is not None:
         missing = placed(features.public, settings.data).missing_target
         table = table[with_target(table, feature_map, missing, where="the public records")]
         table = table.reset_index(drop=True)
-    records = (
-        None if table is None else held_out_records(feature_map, table, where="the public records")
-    )
-    if records is not None and table is not None:
+        records = held_out_records(feature_map, table, where="the public records")
         warn_of_public_records(table, feature_map, num_records=len(records))
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
@@ -288,15 +286,11 @@ def _groups(
     return codes.astype(np.intp), known
 
 
-def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
+def _warn_of_private_rows(settings: StudySettings, public: TableSource, *, base: Path) -> bool:
     """Whether the public records are also an owner's, as far as this study file shows."""
-    public = settings.features.public
-    default = settings.data
     owners = [entry for entry in settings.owners if has_table(settings, entry)]
-    if public is None:
-        return False
     sources = [entry.data or TableSource() for entry in owners]
-    shared = count_shared_rows(public, sources, base=base, default=default)
+    shared = count_shared_rows(public, sources, base=base, default=settings.data)
     for entry, count in zip(owners, shared, strict=True):
         if count:
             warnings.warn(

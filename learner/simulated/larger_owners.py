@@ -1,4 +1,4 @@
-"""Groups of owners that are asked at the same time, each one larger owner (Remark 2 of [A])."""
+"""Groups of owners that are asked at the same time, each one larger owner (Remark 2 of 2021)."""
 
 from __future__ import annotations
 
