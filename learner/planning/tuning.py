@@ -106,7 +106,7 @@ def choose(
     if horizon is None:
         grid = search.grid(search.horizons(given.shortest), clips, given.step)
         # The best of many is good by chance too: those of the horizons meet on other noise.
-        best = search.best(search.best_of_each_horizon(grid, COARSE), FINE)
+        best = search.best(search.best_of_each_horizon(grid), FINE)
         near = search.near(best.horizon, given.shortest)
         horizon = search.best(search.around(best, given, horizons=near), MIDDLE).horizon
     clip = given.clip
@@ -217,11 +217,9 @@ class _Search:
         """The candidate with the smallest mean relative fitness."""
         return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
 
-    def best_of_each_horizon(
-        self, grid: Sequence[Hyperparameters], runs: int
-    ) -> list[Hyperparameters]:
-        """The best candidate of each horizon."""
-        means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
+    def best_of_each_horizon(self, grid: Sequence[Hyperparameters]) -> list[Hyperparameters]:
+        """The best candidate of each horizon, after few runs."""
+        means = itertools.groupby(self._means(grid, COARSE), key=lambda pair: pair[1].horizon)
         return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
 
     def _means(
