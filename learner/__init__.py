@@ -24,21 +24,14 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "FederatedClassifier": "learner.commands.estimators",
-    "FederatedRegressor": "learner.commands.estimators",
-    "Run": "learner.commands.runs",
-    "forecast": "learner.commands.runs",
-    "simulate": "learner.commands.runs",
-    "sweep": "learner.commands.runs",
-    "train": "learner.commands.runs",
-}
+_ESTIMATORS = {"FederatedClassifier", "FederatedRegressor"}
 
 
 def __getattr__(name: str) -> object:
     """Load what a name stands for, the first time it is asked for."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
+    home = "learner.commands.estimators" if name in _ESTIMATORS else "learner.commands.runs"
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value

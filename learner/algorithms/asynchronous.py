@@ -172,5 +172,4 @@ class Asynchronous(Variants):
 def _middle(theta_L: Vector, theta_i: Vector) -> Vector:
     """Half-way between the central model and a copy, shape (p,)."""
     # (6)
-    middle: Vector = 0.5 * (theta_L + theta_i)
-    return middle
+    return 0.5 * (theta_L + theta_i)

@@ -230,14 +230,12 @@ class Blend:
         """The blend of one of the studies in the models' own coordinates, shape (p, p)."""
         values, vectors = self.values[study], self.vectors[study]
         lens, differs = self.curvature @ self.basis, (vectors * (values - 1.0)) @ vectors.T
-        own: Matrix = self.curvature + lens @ differs @ lens.T
-        return own
+        return self.curvature + lens @ differs @ lens.T
 
     @property
     def _ridge(self) -> Matrix:
         """The curvature of g, which no response holds, shape (p, p)."""
-        ridge: Matrix = self.curvature - self.around.curvature
-        return ridge
+        return self.curvature - self.around.curvature
 
     def taught(
         self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
@@ -335,8 +333,7 @@ def _narrowness(around: Around, public: Matrix, basis: Matrix) -> Vector:
     if not around.drifts:
         return np.ones(basis.shape[1])
     mean = np.trace(public) / len(public)
-    narrow: Vector = np.maximum(mean * np.sum(basis**2, axis=0), 1.0)
-    return narrow
+    return np.maximum(mean * np.sum(basis**2, axis=0), 1.0)
 
 
 def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -346,8 +343,7 @@ def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Products of matrices (..., m, n) and vectors (..., n), shape (..., m)."""
-    product: NDArray[np.float64] = (matrix @ vector[..., None])[..., 0]
-    return product
+    return (matrix @ vector[..., None])[..., 0]
 
 
 @lru_cache(maxsize=8)
@@ -370,5 +366,4 @@ def whitening(curvature: Matrix) -> Matrix:
     """
     values, vectors = np.linalg.eigh(curvature)
     kept = values > values[-1] * SMALLEST_CURVATURE
-    basis: Matrix = vectors[:, kept] / np.sqrt(values[kept])
-    return basis
+    return vectors[:, kept] / np.sqrt(values[kept])

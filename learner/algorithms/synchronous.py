@@ -45,7 +45,18 @@ class SynchronousState:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Rounds:
-    """What both algorithms share: where they begin, at what owners are asked, and G_k."""
+    """What both algorithms share: where they begin, at what owners are asked, and G_k.
+
+    Args:
+      weights: Shares n_i/n of the records, one per owner, summing to 1.
+      num_features: The number p of coordinates of a model.
+      theta_max: Half the side of the box of admissible models, L-infinity norm.
+      regulariser: The term g; its coefficient may be 0.
+      horizon: The number T of rounds.
+
+    Raises:
+      InputError: A number is not positive and finite, or the weights do not sum to 1.
+    """
 
     weights: Vector
     num_features: int
@@ -86,16 +97,8 @@ class SynchronousDescent(_Rounds):
     for studies whose models stay inside.
 
     Args:
-      weights: Shares n_i/n of the records, one per owner, summing to 1.
-      num_features: The number p of coordinates of a model.
-      theta_max: Half the side of the box of admissible models, L-infinity norm.
-      regulariser: The term g; its coefficient may be 0.
       rho: The step constant.
-      horizon: The number T of rounds.
       projection: Whether each model is projected onto the box.
-
-    Raises:
-      InputError: A number is not positive and finite, or the weights do not sum to 1.
 
     >>> descent = SynchronousDescent(weights=np.array([0.5, 0.5]), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=0.0), rho=4.0, horizon=2)
@@ -139,15 +142,7 @@ class SynchronousAverage(_Rounds):
     The result is the average, which therefore is one model behind.
 
     Args:
-      weights: Shares n_i/n of the records, one per owner, summing to 1.
-      num_features: The number p of coordinates of a model.
-      theta_max: Half the side of the box of admissible models, L-infinity norm.
-      regulariser: The term g; its coefficient may be 0.
       initial_step: The paper's c_1, the step of the first round.
-      horizon: The number T of rounds.
-
-    Raises:
-      InputError: A number is not positive and finite, or the weights do not sum to 1.
 
     >>> average = SynchronousAverage(weights=np.ones(1), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=0.0), initial_step=0.5, horizon=2)

@@ -31,25 +31,11 @@ A = TypeVar("A", bound=Simulated)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setup:
-    """What a study says to any algorithm; each takes what it has a field of the same name for.
+    """What a study says to any algorithm: each takes, and explains, its own fields of these names.
 
     Args:
-      weights: Shares n_i/n of the records, one per owner, summing to 1.
-      num_features: The number p of coordinates of a model.
-      theta_max: Half the side of the box of admissible models, L-infinity norm.
-      regulariser: The term g.
-      horizon: The number T of communications or rounds.
       constant: The step's constant, by whatever key.
       rule: "printed", "corrected" or None for the algorithm's own.
-      groups: Owners that are asked at the same time; empty where each is asked alone.
-      frequency: Remark 4's frequencies where they are known, or None.
-      counted: Whether they are counted as the run goes.
-      tail_average: Whether the result is the mean over the last half of the ticks.
-      start: Where all models begin, shape (p,); None for 0.
-      around: The public model, and what is known around it, where the algorithm needs it.
-      curvature_scale: The factor of the curvature in responses; 0 where they hold none.
-      scales: Scale of each owner's noise, where the algorithm takes it into account, shape (N,).
-      is_quadratic: Whether the loss has the same curvature everywhere.
     """
 
     weights: Vector

@@ -36,8 +36,7 @@ class Versioned:
 
     def row(self, index: int) -> NDArray[np.float64]:
         """One row, shape (...)."""
-        found: NDArray[np.float64] = self._held()[index].copy()
-        return found
+        return self._held()[index].copy()
 
     def whole(self) -> NDArray[np.float64]:
         """All rows, shape (N, ...): a copy."""

@@ -73,8 +73,7 @@ def kept(
     real = _variances(floor) if factors is None else _variances(floor) * factors[..., None, :]
     whole = noise[..., None, :] + real
     shares = _posterior(values, whole)
-    found: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
-    return found
+    return (shares[..., None, :] @ (real / whole))[..., 0, :]
 
 
 def kept_apart(
@@ -116,27 +115,24 @@ def kept_apart(
     shares = _of_own(each * (real / whole)) / together
     seen = COUNTED * np.log(together).sum(axis=-1)
     probable = _normalised(seen - odds * np.log(2.0) * np.arange(DOUBLINGS))
-    found: NDArray[np.float64] = (probable[..., None, :] @ shares)[..., 0, :]
-    return found
+    return (probable[..., None, :] @ shares)[..., 0, :]
 
 
 def _of_own(each: NDArray[np.float64]) -> NDArray[np.float64]:
     """What values of variances of their own come to for each common one, (..., DOUBLINGS, m)."""
     weights = 2.0 ** (-2.0 * ROW_ODDS * np.arange(OWN_POWERS))
     places = (slice(2 * k, 2 * k + DOUBLINGS) for k in range(OWN_POWERS))
-    total: NDArray[np.float64] = sum(
+    return sum(
         weight * each[..., place, :]
         for weight, place in zip((weights / weights.sum()).tolist(), places, strict=True)
     )
-    return total
 
 
 def _logistic(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithm of the logistic density of these variances, each value by itself."""
     beta = np.sqrt(3.0 * whole) / np.pi
     far = np.abs(values) / beta
-    density: NDArray[np.float64] = -np.log(beta) - far - 2.0 * np.log1p(np.exp(-far))
-    return density
+    return -np.log(beta) - far - 2.0 * np.log1p(np.exp(-far))
 
 
 def kept_entries(
@@ -196,10 +192,7 @@ def surely_real(matrices: NDArray[np.float64], noise: Matrix) -> NDArray[np.floa
     entries = max(1, len(noise) * (len(noise) + 1) // 2)
     far = math.log(entries / RARELY) / math.sqrt(2.0)
     chance = far**2 * noise
-    shares: NDArray[np.float64] = 1.0 - chance / np.maximum(
-        np.maximum(matrices**2, chance), SMALLEST
-    )
-    return shares
+    return 1.0 - chance / np.maximum(np.maximum(matrices**2, chance), SMALLEST)
 
 
 def row_factors(
@@ -276,18 +269,15 @@ def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArr
 def _likelihood(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithm of Student's t with 4 degrees of freedom and these variances, over all values."""
     each = -0.5 * np.log(whole) - 2.5 * np.log1p(values**2 / (2.0 * whole))
-    together: NDArray[np.float64] = each.sum(axis=-1)
-    return together
+    return each.sum(axis=-1)
 
 
 def _mean(shares: NDArray[np.float64], values: Vector) -> NDArray[np.float64]:
     """The mean of values under probabilities (..., m), the same for one study and for many."""
-    mean: NDArray[np.float64] = (shares * values).sum(axis=-1)
-    return mean
+    return (shares * values).sum(axis=-1)
 
 
 def _normalised(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities of odds, given as logarithms along the last axis."""
     weights = np.exp(odds - odds.max(axis=-1, keepdims=True))
-    shares: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
-    return shares
+    return weights / weights.sum(axis=-1, keepdims=True)

@@ -28,15 +28,6 @@ def run_certs(
 ) -> None:
     """Make a study's certificates, and show them all in a table.
 
-    Args:
-      settings: The study, whose owners need no option; or None.
-      owners: NAME=HOST[,HOST] of owners that serve, NAME of owners that attach.
-      learners: NAME of learners that ask, NAME=HOST[,HOST] of learners that listen too.
-      out: Where the folders of the CA and all parties are.
-      days: How long a new certificate is valid.
-      renew: Whether to replace all certificates.
-      console: Where to print.
-
     Raises:
       InputError: No owner is named, owners have no learner to go to, or a file cannot be written.
     """
@@ -108,9 +99,8 @@ def _party(role: Role, option: str) -> Party:
 
 def _table(issued: Sequence[Issued]) -> Table:
     """Who has a certificate, for which names, and until when."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("folder", "name", "role", "may", "for", "expires", ""):
-        table.add_column(head)
+    heads = ("folder", "name", "role", "may", "for", "expires", "")
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for one in issued:
         called = "serve" if one.party.role == "owner" else "listen"
         calls = "attach" if one.party.role == "owner" else "ask"

@@ -30,13 +30,6 @@ def check_study(
 ) -> None:
     """Look at all sites of a study at once, and say what fails and what to do about it.
 
-    Args:
-      settings: The study.
-      base: The folder of its file.
-      insecure: Whether plain text may leave this machine.
-      every: Whether to show what passes, too.
-      console: Where to print.
-
     Raises:
       InputError: The study itself is wrong, or a rule fails at a site.
     """
@@ -146,9 +139,7 @@ def _mark(finding: Finding) -> Text:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Text]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in heads:
-        table.add_column(head)
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*row)
     return table

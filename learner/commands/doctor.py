@@ -24,18 +24,13 @@ from learner.commands.options import load_study
 from learner.network.connections import load_token
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.run_folder import RUNS
 
-RUNS = Path("runs")
 LONGEST_NAME = 80
 
 
 def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
-    """What is right and wrong here for a study.
-
-    Args:
-      path: Its STUDY.toml.
-      overrides: Changes of its settings, as typed.
-    """
+    """What is right and wrong here for a study."""
     yield from machine_findings(path)
     try:
         settings = load_study(path, overrides, None)

@@ -62,14 +62,6 @@ def run_forecast(
 ) -> Path:
     """Forecast a study from public records, and say who gains; returns the folder.
 
-    Args:
-      candidate: The study.
-      out: The folder; a forecast of the same study that was stopped there is continued.
-      compare: Names of other algorithms.
-      curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
-      workers: Who computes.
-      console: Where to print.
-
     Raises:
       InputError: A name is none, the public records do not allow a forecast, or the folder holds
         the forecast of another study.
@@ -143,12 +135,7 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
 
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:
-    """The study with everything public that its forecast needs.
-
-    Args:
-      settings: The study.
-      base: The folder of its file.
-      public: A table of public records in place of the study's.
+    """The study with everything public that its forecast needs, maybe from another public table.
 
     Raises:
       InputError: Public records, a group or an owner's n_i cannot be had.

@@ -206,9 +206,9 @@ class Session:
                     'range, such as "-5000:", or a number'
                 )
             return typed
-        number = min(MOST_PUBLIC, max(1, int(count * PUBLIC_SHARE))) if typed is None else None
+        few = min(MOST_PUBLIC, max(1, int(count * PUBLIC_SHARE)))
         try:
-            number = int(typed or 0) if number is None else number
+            number = few if typed is None else int(typed)
         except ValueError:
             number = 0
         if not 0 < number < count:
@@ -314,10 +314,6 @@ def checked_epsilon(typed: str | None) -> int | str:
 
 def checked_folder(out: Path, *, make: bool = False) -> None:
     """Refuse a folder that holds anything, or is called as the settings in it are.
-
-    Args:
-      out: The folder.
-      make: Whether it is made.
 
     Raises:
       InputError: It holds something, cannot be made, or was meant for a file.

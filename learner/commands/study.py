@@ -52,14 +52,7 @@ def run_training(
 ) -> Path:
     """Train with owners that run elsewhere; returns the run folder.
 
-    Args:
-      settings: The study; None continues the one of ``resume``.
-      base: The folder of the study's file.
-      out: A new run folder.
-      console: Where to print.
-      insecure: Whether plain text may leave this machine.
-      resume: The folder of a run to continue, or to begin in if it holds none.
-      yes: Whether a run that the guard has stopped goes on.
+    ``settings`` may be None where a run is resumed: it has its own.
 
     Raises:
       CoprivError: Bad input, an owner that refuses, or owners that cannot be reached.
@@ -141,14 +134,6 @@ def run_simulation(
     noiseless: bool = False,
 ) -> Path:
     """Start the owners here, train over real sockets, evaluate; returns the run folder.
-
-    Args:
-      settings: The study.
-      hosting: How its owners run.
-      base: The folder of its file.
-      out: A new run folder.
-      console: Where to print.
-      noiseless: Whether the run without noise is made even where it is long.
 
     Raises:
       CoprivError: Bad input, or an owner that does not start.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,12 +122,6 @@ def make_certificates(
 
 def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, days: int) -> bytes:
     """A party's certificate for a key that it keeps to itself, PEM.
-
-    Args:
-      out: The folder of the CA and all parties.
-      party: Whose it is, and the hosts it is reached under.
-      key: The party's public key.
-      days: How long it is valid.
 
     Raises:
       InputError: There is no CA in ``out``, or it has expired.
@@ -248,15 +243,11 @@ def _alternatives(party: Party) -> list[x509.GeneralName]:
 
 
 def _general_name(host: str) -> x509.GeneralName:
-    try:
+    with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         if not set("[]:/") & set(host):
             return x509.DNSName(host)
-    except ValueError:
-        pass
     raise InputError(
         f"certs: {host!r} is neither a DNS name nor an IP address; give one of these, without a "
         "port or brackets"

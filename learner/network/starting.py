@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from common.errors import InputError, OwnerFailedError
@@ -108,47 +109,44 @@ class StartingOwner:
         self.name = process.name
         self._process = process
         self._deadline = deadline
-        self._reached: GrpcOwner | None = None
 
+    @cached_property
     def _owner(self) -> GrpcOwner:
-        if self._reached is None:
-            process = self._process
-            self._reached = GrpcOwner(process.name, process.address, deadline=self._deadline)
-        return self._reached
+        return GrpcOwner(self.name, self._process.address, deadline=self._deadline)
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""
-        return self._owner().describe()
+        return self._owner.describe()
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
         try:
-            return self._owner().enroll(terms)
+            return self._owner.enroll(terms)
         except OwnerFailedError as error:
-            if self._reached is None:  # it did not start, and says why
+            if "_owner" not in vars(self):  # it did not start, and says why
                 raise
             raise OwnerFailedError(f"{error}: {self._process.log}") from None
 
     def send(self, query: Query) -> None:
         """Ask, and leave the answer to :meth:`answer` of the same query."""
-        self._owner().send(query)
+        self._owner.send(query)
 
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient."""
-        return self._owner().answer(query)
+        return self._owner.answer(query)
 
     def offer(self, study_id: str) -> bool:
         """Whether the owner would take a query of the study now; charges nothing."""
-        return self._owner().offer(study_id)
+        return self._owner.offer(study_id)
 
     def close(self, study_id: str) -> None:
         """End the study; what it did not use returns to the owner's budget."""
-        self._owner().close(study_id)
+        self._owner.close(study_id)
 
     def disconnect(self, *, over: bool = False) -> None:
         """Disconnect, and wake whoever waits in a call."""
-        if self._reached is not None:
-            self._reached.disconnect(over=over)
+        if "_owner" in vars(self):
+            self._owner.disconnect(over=over)
 
 
 @contextmanager

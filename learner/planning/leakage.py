@@ -108,8 +108,7 @@ def _standard(values: Matrix) -> Matrix:
     """Rows with mean 0 and deviation 1, or 0 where they do not vary."""
     centred = values - np.mean(values, axis=-1, keepdims=True)
     spread = np.std(centred, axis=-1, keepdims=True)
-    scaled: Matrix = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
-    return scaled
+    return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
 
 
 def _groups(column: Column, x: Vector) -> NDArray[np.intp]:

@@ -101,13 +101,7 @@ def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | Non
 def strangers_sentence(
     groups: PublicGroups, public: PublicSide, settings: StudySettings
 ) -> str | None:
-    """That forecasts let groups at random play some owners; None where none, or no group, is known.
-
-    Args:
-      groups: The public records in groups.
-      public: What is public, with the groups that owners are known to be.
-      settings: The study.
-    """
+    """That groups at random play some owners in forecasts; None where none, or none is known."""
     if groups.labels is None:
         return None
     known = zip(settings.owners, known_groups(public, settings), strict=True)
@@ -151,7 +145,7 @@ def read_public_side(
     table, private = None, False
     if features.public is not None:
         table = read_table(features.public, base=base, default=settings.data)
-        private = _warn_of_private_rows(settings, base=base)
+        private = _warn_of_private_rows(settings, features.public, base=base)
         on_done(f"read {counted(len(table), 'public record')} of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
@@ -166,14 +160,12 @@ def read_public_side(
             "features: give map = FILE with a saved feature map, or public = {...} to fit one"
         )
     _check_loss(settings, feature_map)
+    records = None
     if table is not None and features.public is not None:
         missing = placed(features.public, settings.data).missing_target
         table = table[with_target(table, feature_map, missing, where="the public records")]
         table = table.reset_index(drop=True)
-    records = (
-        None if table is None else held_out_records(feature_map, table, where="the public records")
-    )
-    if records is not None and table is not None:
+        records = held_out_records(feature_map, table, where="the public records")
         warn_of_public_records(table, feature_map, num_records=len(records))
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
@@ -294,15 +286,11 @@ def _groups(
     return codes.astype(np.intp), known
 
 
-def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
+def _warn_of_private_rows(settings: StudySettings, public: TableSource, *, base: Path) -> bool:
     """Whether the public records are also an owner's, as far as this study file shows."""
-    public = settings.features.public
-    default = settings.data
     owners = [entry for entry in settings.owners if has_table(settings, entry)]
-    if public is None:
-        return False
     sources = [entry.data or TableSource() for entry in owners]
-    shared = count_shared_rows(public, sources, base=base, default=default)
+    shared = count_shared_rows(public, sources, base=base, default=settings.data)
     for entry, count in zip(owners, shared, strict=True):
         if count:
             warnings.warn(
@@ -319,11 +307,6 @@ def warn_of_public_records(
     table: pd.DataFrame, feature_map: FeatureMap, *, num_records: int
 ) -> None:
     """Warn that public records are few, or have columns that a study should not learn from.
-
-    Args:
-      table: The public records, raw.
-      feature_map: The map.
-      num_records: How many of them have a target.
 
     Warns:
       DoubtWarning: They are, or one is there.

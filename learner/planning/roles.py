@@ -30,8 +30,7 @@ def clock_rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:
     groups = groups_of(settings)
     if settings.algorithm.clocks == "records":
         sizes = np.array([sum(num_records[i] for i in group) for group in groups], np.float64)
-        rates: Vector = sizes / sizes.mean()
-        return rates
+        return sizes / sizes.mean()
     return np.array([settings.owners[group[0]].clock_rate for group in groups])
 
 

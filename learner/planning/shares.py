@@ -51,7 +51,7 @@ def counted_shares(
     Returns:
       None where owners count by their records.
     """
-    records = np.asarray(num_records / num_records.sum())
+    records = num_records / num_records.sum()
     noise = 2.0 * scales**2 * float(np.sum(public.whitening**2))
     # The least noise there is, and what would be won if owners did not differ.
     least = 1.0 / float(np.sum(1.0 / noise)) if np.all(noise > 0.0) else np.inf
@@ -90,4 +90,4 @@ def best_shares(num_records: Vector, varies: Vector, noise: Vector) -> Vector:
     shares = num_records / num_records.sum()
     total = varies + noise
     spare = float(np.sum(shares * noise / total)) / float(np.sum(1.0 / total))
-    return np.asarray((shares * varies + spare) / total)
+    return (shares * varies + spare) / total

@@ -57,7 +57,7 @@ class Tail:
     @cached_property
     def norms(self) -> Vector:
         """Their L1 norms, shape (n,)."""
-        return np.asarray(np.abs(self.gradients).sum(axis=1))
+        return np.abs(self.gradients).sum(axis=1)
 
     @property
     def longest(self) -> float:
@@ -80,8 +80,7 @@ class Tail:
         """
         clip = max(clip, self.longest)
         over = max(0.0, self._over(clip) - self._over(max(clip, self.most)))
-        lost: Vector = over / (len(self.norms) + 1) * self._direction
-        return lost
+        return over / (len(self.norms) + 1) * self._direction
 
     def _over(self, clip: float) -> float:
         """By how much a record that is longer than all exceeds a clip in the mean, the h(t)."""
@@ -105,15 +104,14 @@ class Tail:
     def _excess(self) -> Vector:
         """What the k longest exceed the one before them by, shape (k,)."""
         norms = self.norms[self._order]
-        return np.asarray(norms[1:] - norms[0] if len(norms) > 1 else np.zeros(1))
+        return norms[1:] - norms[0] if len(norms) > 1 else np.zeros(1)
 
     @cached_property
     def _direction(self) -> Vector:
         """What a unit of excess is in the mean, shape (p,)."""
         rows = self._order[-len(self._excess) :]
         units = self.gradients[rows] / np.maximum(self.norms[rows], TINY)[:, None]
-        direction: Vector = self._excess @ units / max(float(self._excess.sum()), TINY)
-        return direction
+        return self._excess @ units / max(float(self._excess.sum()), TINY)
 
     @cached_property
     def _shape_and_scale(self) -> tuple[float, float]:

@@ -104,34 +104,18 @@ def choose(
     search = _Search(proposal, public, worlds, bound)
     horizon, clips = given.horizon, search.clips if given.chooses_clip else [given.clip]
     if horizon is None:
-        grid = [
-            replace(point, step=step)
-            for T in search.horizons(given.shortest)
-            for point in (Hyperparameters(horizon=T, clip=C, step=0.0) for C in clips)
-            for step in search.steps(T, point.clip, given.step)
-        ]
+        grid = search.grid(search.horizons(given.shortest), clips, given.step)
         # The best of many is good by chance too: those of the horizons meet on other noise.
-        best = search.best(search.best_of_each_horizon(grid, COARSE), FINE)
+        best = search.best(search.best_of_each_horizon(grid), FINE)
         near = search.near(best.horizon, given.shortest)
         horizon = search.best(search.around(best, given, horizons=near), MIDDLE).horizon
     clip = given.clip
     if given.chooses_clip:
-        grid = [
-            Hyperparameters(horizon=horizon, clip=C, step=step)
-            for C in clips
-            for step in search.steps(horizon, C, given.step)
-        ]
-        best = search.best(grid, MIDDLE)
+        best = search.best(search.grid([horizon], clips, given.step), MIDDLE)
         clip = search.best(search.around(best, given, horizons=[horizon]), MIDDLE).clip
     if given.step is not None:
         return Hyperparameters(horizon=horizon, clip=clip, step=given.step)
-    best = search.best(
-        [
-            Hyperparameters(horizon=horizon, clip=clip, step=a)
-            for a in search.steps(horizon, clip, None)
-        ],
-        FINE,
-    )
+    best = search.best(search.grid([horizon], [clip], None), FINE)
     limit = search.largest_step(horizon, clip)
     closer = sorted({min(best.step * f, limit) for f in CLOSE_STEPS.tolist()})
     return search.best([replace(best, step=step) for step in closer], FINE)
@@ -186,6 +170,17 @@ class _Search:
         """Horizons around one."""
         return sorted({max(shortest, 2, round(horizon * f)) for f in WIDE})
 
+    def grid(
+        self, horizons: Sequence[int], clips: Sequence[float | None], given: float | None
+    ) -> list[Hyperparameters]:
+        """All of these with the steps to try for each, or the step that is given."""
+        return [
+            Hyperparameters(horizon=T, clip=C, step=step)
+            for T in horizons
+            for C in clips
+            for step in self.steps(T, C, given)
+        ]
+
     def steps(self, horizon: int, clip: float | None, given: float | None) -> list[float]:
         """Steps to try for a horizon, or the one that is given."""
         if given is not None:
@@ -222,11 +217,9 @@ class _Search:
         """The candidate with the smallest mean relative fitness."""
         return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
 
-    def best_of_each_horizon(
-        self, grid: Sequence[Hyperparameters], runs: int
-    ) -> list[Hyperparameters]:
-        """The best candidate of each horizon."""
-        means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
+    def best_of_each_horizon(self, grid: Sequence[Hyperparameters]) -> list[Hyperparameters]:
+        """The best candidate of each horizon, after few runs."""
+        means = itertools.groupby(self._means(grid, COARSE), key=lambda pair: pair[1].horizon)
         return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
 
     def _means(

@@ -115,8 +115,8 @@ class Lab:
 
     def blocks(self, sizes: Sequence[int]) -> list[Records]:
         """The first n_1 records, the next n_2, and so on."""
-        edges = np.cumsum((0, *sizes))
-        return [_rows(self.table, slice(a, b)) for a, b in itertools.pairwise(edges)]
+        x, y, edges = self.table.features, self.table.targets, np.cumsum((0, *sizes))
+        return [Records(features=x[a:b], targets=y[a:b]) for a, b in itertools.pairwise(edges)]
 
     def world(self, shards: Sequence[Records]) -> World:
         """The world of these shards."""
@@ -198,10 +198,6 @@ class Lab:
             world = self.world(self.blocks([size] * 3))
             rows += self.mean_fitness(world, [size] * 3, budgets, constant=constant)
         return pd.DataFrame(rows)
-
-
-def _rows(records: Records, rows: slice | NDArray[np.intp]) -> Records:
-    return Records(features=records.features[rows], targets=records.targets[rows])
 
 
 class Laboratory:

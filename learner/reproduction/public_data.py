@@ -105,8 +105,7 @@ class Files:
 
 
 def _first(folder: Path, pattern: str) -> Path | None:
-    found = sorted(path for path in folder.glob(pattern) if "mask" not in path.name)
-    return found[0] if found else None
+    return min((path for path in folder.glob(pattern) if "mask" not in path.name), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,12 +153,7 @@ def loan_family(path: Path, *, dated: bool = True) -> Family:
 
 
 def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
-    """Stays: every 16th is public, the odd ones belong to the owners, who are counties.
-
-    Args:
-      path: The table.
-      largest: How many of the largest owners take part.
-    """
+    """Stays: every 16th is public, the odd ones belong to the owners, who are counties."""
     public, private = _rows(path, "::16"), _rows(path, "1::2")
     target = _present(public, HOSPITAL_TARGETS, path)
     owner = _present(public, OWNER_COLUMNS, path)

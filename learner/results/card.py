@@ -106,7 +106,9 @@ def _privacy(summary: Summary) -> list[str]:
         )
     amounts = sorted((as_number(text), names) for text, names in by_epsilon.items())
     lines = [
-        f"For {', '.join(names)}{_what_was_spent(spent)}: {epsilon_in_words(spent)}."
+        # The records of an owner that is the learner are asked without noise.
+        f"For {', '.join(names)}{'' if math.isinf(spent) else f', who spent epsilon {spent:g}'}: "
+        f"{epsilon_in_words(spent)}."
         for spent, names in amounts
     ]
     others = "" if summary.own is None else f" but {summary.own}"
@@ -120,13 +122,6 @@ def _privacy(summary: Summary) -> list[str]:
         "each owner's ledger has the sum. How many records an owner has, and the names of its "
         "columns, are public.",
     ]
-
-
-def _what_was_spent(epsilon: float) -> str:
-    """In words; nothing of an owner that is the learner, whose records are asked without noise."""
-    if math.isinf(epsilon):
-        return ""
-    return f", who spent epsilon {epsilon:g}"
 
 
 def _quality(summary: Summary) -> list[str]:

@@ -12,7 +12,7 @@ from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
-from learner.results.forecast_text import gains, owner_row, sentences, smallest_words
+from learner.results.forecast_text import OWNERS, gains, owner_row, sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
 
@@ -87,8 +87,7 @@ def _quality(quality: ExpectedQuality | None) -> list[tuple[str, str]]:
 
 def _owners(verdict: Verdict) -> str:
     """One row for each owner, and all of them in one picture."""
-    heads = ["owner", "records", "epsilon", "alone", "public model", "together", "gains"]
-    heads += ["without it", "one more epsilon"]
+    heads = [*OWNERS[:-1], "one more epsilon"]
     picture = strip(
         "Expected relative fitness of each owner's own model: circles gain, squares do not",
         [(owner.name, owner.relative_fitness_alone, owner.gains) for owner in verdict.owners],

@@ -88,12 +88,7 @@ class Graph:
         )
 
     def model(self, *, name: str, notes: dict[str, str]) -> onnx.ModelProto:
-        """The whole graph, checked.
-
-        Args:
-          name: The graph's name.
-          notes: What the file says of itself.
-        """
+        """The whole graph, checked."""
         graph = helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, initializer=self._initializers
         )

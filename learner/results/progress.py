@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -19,15 +18,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from learner.training.line import OwnerLine
+
 LINES = 5
-
-
-class Watched(Protocol):
-    """Something whose state is shown beside the progress."""
-
-    @property
-    def status(self) -> str:
-        """Nothing while all is well."""
 
 
 class Stages:
@@ -49,7 +42,7 @@ class _Statuses(ProgressColumn):
 
     def __init__(self) -> None:
         super().__init__()
-        self.watched: Sequence[Watched] = ()
+        self.watched: Sequence[OwnerLine] = ()
 
     def render(self, task: Task) -> Text:
         """The end of the line."""
@@ -76,8 +69,8 @@ class Advance:
         # A terminal redraw for each of 10,000 ticks would cost more than the ticks.
         self._every = max(1, total // (100 if bar else LINES))
 
-    def watch(self, watched: Sequence[Watched]) -> None:
-        """Show the state of these beside the progress."""
+    def watch(self, watched: Sequence[OwnerLine]) -> None:
+        """Show beside the progress which of these owners are away or have left."""
         self._statuses.watched = watched
 
     def __call__(self, done: int) -> None:

@@ -59,7 +59,7 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
 def print_owners(summary: Summary, console: Console) -> None:
     """Print the table of the owners."""
     cells = list(map(texts, rows(summary)))
-    print_by_name(console, _title(summary), columns(summary), cells)
+    print_by_name(console, title(summary), columns(summary), cells)
 
 
 def print_by_name(
@@ -97,7 +97,8 @@ def table_by_name(title: str | None, heads: Sequence[str], rows: Sequence[Sequen
     return table
 
 
-def _title(summary: Summary) -> str:
+def title(summary: Summary) -> str:
+    """What ran."""
     return f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
 
 

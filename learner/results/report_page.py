@@ -28,6 +28,7 @@ from learner.results.report import (
     named_counts,
     rows,
     sentences,
+    title,
     way_sentences,
 )
 from learner.results.summary import Summary
@@ -56,12 +57,11 @@ def write_report(folder: Path, summary: Summary) -> Path:
     Raises:
       InputError: The page cannot be written.
     """
-    title = f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
     trace, model = _read_trace(folder), _read_model(folder)
     return write_page(
         folder / "report.html",
         page(
-            title,
+            title(summary),
             _first(summary),
             _quality(summary, trace),
             _owners(summary),

@@ -146,11 +146,10 @@ class _Part:
             exact=None if self.exact is None else self._mean(self.exact, value),
         )
 
-    def tables(self) -> Matrix:
-        """The share of all records in each cell."""
-        whole: Matrix = np.sum(
-            [w * its.table for w, its in zip(self.weights, self.means, strict=True)], axis=0
-        )
+    def table(self, every: Sequence[ValidationMeans]) -> Matrix:
+        """The share of all records in each cell, by answers of all of these owners."""
+        parts = [w * its.table for w, its in zip(self.weights, every, strict=True)]
+        whole: Matrix = np.sum(parts, axis=0)
         return whole
 
     def _mean(
@@ -271,7 +270,7 @@ def _of(part: _Part, bounds: ValidationBounds, factors: Factors) -> dict[str, Me
 
 def _guess(part: _Part, bounds: ValidationBounds, factors: Factors) -> Measured:
     """The share of the larger class, by the table: what always predicting it would get right."""
-    larger = int(np.argmax(part.tables().sum(axis=0)))
+    larger = int(np.argmax(part.table(part.means).sum(axis=0)))
 
     def share(its: ValidationMeans) -> float:
         assert its.table is not None  # noqa: S101 (there are edges)
@@ -326,7 +325,7 @@ def _table(part: _Part, bounds: ValidationBounds, factors: Factors) -> tuple[Bin
     """Each bin: which share of the records, and which share of these is positive."""
     scales = part.weights * part.noise / factors.cell
     rows = []
-    for k, (negative, positive) in enumerate(part.tables()):
+    for k, (negative, positive) in enumerate(part.table(part.means)):
         share = float(negative + positive)
         found = None
         # Where noise is as large as the bin, a share of it says nothing.
@@ -351,14 +350,7 @@ def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -
     whole = half_width(both, deviation)
     known = None
     if part.exact is not None:
-        cells = np.sum(
-            [
-                w * its.table[k]
-                for w, its in zip(part.weights, part.exact, strict=True)
-                if its.table is not None
-            ],
-            axis=0,
-        )
+        cells = part.table(part.exact)[k]
         known = float(cells[1] / cells.sum()) if cells.sum() > 0 else None
     return Measured(
         value=ratio,

@@ -109,26 +109,20 @@ def loss_name(found: ValidationSummary) -> str:
 
 
 def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str, str, str]]:
-    """The calibration table: what was predicted, the share of the records, the share of positives.
-
-    Args:
-      found: What the answers come to.
-      probabilities: Whether margins mean probabilities.
-    """
+    """The calibration table: predictions, their share of the records, the share of positives."""
     rows = []
     for each in found.table:
-        observed = "too few to say" if each.positive is None else words(each.positive, percent=True)
+        observed = "too few to say" if each.positive is None else words(each.positive, _percent)
         rows.append((_edges(each, probabilities), f"{each.share:.1%}", observed))
     return rows
 
 
-def words(measured: Measured, *, percent: bool = False) -> str:
+def words(measured: Measured, text: Callable[[float], str] = number_words) -> str:
     """A number with its interval, the noise's part, and the exact one where it is known.
 
     >>> words(Measured(value=8.05, noise=0.1, low=7.9, high=8.2, exact=8.0))
     '8.05 (7.9 to 8.2; the noise alone makes +/- 0.1; exactly 8)'
     """
-    text = _percent if percent else number_words
     return (
         f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
         f"makes +/- {text(measured.noise)}{_exactly(measured, text)})"
@@ -140,9 +134,8 @@ def _exactly(measured: Measured, text: Callable[[float], str]) -> str:
     return "" if measured.exact is None else f"; exactly {text(measured.exact)}"
 
 
-def _unknown(measured: Measured, most: float, *, percent: bool = False) -> str:
+def _unknown(measured: Measured, most: float, text: Callable[[float], str] = number_words) -> str:
     """A number that the noise drowns."""
-    text = _percent if percent else number_words
     exact = "" if measured.exact is None else f" (exactly {text(measured.exact)})"
     return f"unknown, for the noise is larger than {text(most)}, the most that it can be{exact}"
 
@@ -187,7 +180,7 @@ def _how_good(found: ValidationSummary, own: str | None) -> str:
     if right is None:
         return whose + loss
     drowned = is_drowned(right, 1.0)
-    share = _unknown(right, 1.0, percent=True) if drowned else words(right, percent=True)
+    share = _unknown(right, 1.0, _percent) if drowned else words(right, _percent)
     return f"{whose}share predicted right {share}{_beside_guess(found)}; {loss}"
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Slots, Vector
 from learner.algorithms.clocks import Groups
+from learner.simulated.larger_owners import asked_together
 from learner.simulated.replicates import GradientFunction
 from learner.simulated.world import World
 
@@ -54,29 +55,12 @@ def block_gradients(
             answers += lacking.take(rows, axis=0)
         return answers
 
-    members = [np.array(group) for group in groups]
-    size = max(map(len, members), default=0)
-
-    def together(slots: Slots, thetas: Stack) -> Stack:
-        total = np.zeros_like(thetas)
-        for place in range(size):
-            owners = np.array([members[g][place % len(members[g])] for g in slots])
-            parts = np.array(
-                [
-                    shares[members[g][place]] / shares[members[g]].sum()
-                    if place < len(members[g])
-                    else 0.0
-                    for g in slots
-                ]
-            )
-            total += parts[:, None, None] * asked(owners, thetas)
-        return total
+    ask = asked_together(asked, groups, shares) if groups else asked
 
     def gradients(slots: Slots, thetas: Matrix) -> Matrix:
         stacked = thetas.reshape(len(first_row), -1, thetas.shape[1])
         first = slots[:: len(slots) // len(first_row)]
-        page = together(first, stacked) if groups else asked(first, stacked)
-        return page.reshape(thetas.shape)
+        return ask(first, stacked).reshape(thetas.shape)
 
     return gradients
 
@@ -157,8 +141,7 @@ def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
 def _products(models: Stack, matrices: Stack, rows: Slots, *, out: Stack) -> Stack:
     """Each block's models times the matrix of its row, with the same bits either way."""
     if matrices[0].size * len(rows) <= GATHERED:
-        gathered: Stack = np.matmul(models, matrices.take(rows, axis=0), out=out)
-        return gathered
+        return np.matmul(models, matrices.take(rows, axis=0), out=out)
     for block, row in enumerate(rows.tolist()):
         np.matmul(models[block], matrices[row], out=out[block])
     return out

@@ -154,8 +154,7 @@ def _common_noise(
 
     def draw(slots: Slots) -> Matrix:
         del slots  # they are those of the schedule
-        page: Matrix = next(pages).reshape(-1, num_features)
-        return page
+        return next(pages).reshape(-1, num_features)
 
     return draw
 
@@ -188,8 +187,7 @@ def _go_round(
 
     def noise(slots: Slots) -> Matrix:
         common: Matrix = (next(draws) * bounds[:, None, None]).reshape(-1, p)
-        page: Matrix = units[slots[0]] * common
-        return page
+        return units[slots[0]] * common
 
     steps = designs.steps
     if isinstance(algorithm, SynchronousDescent):

@@ -147,7 +147,7 @@ class CrossValidation:
         models = np.stack(_ridge_path(problem, fold.known, fold.model))
         lost = problem.loss.values(models @ left.features.T, left.targets)
         lost += np.array([[problem.regulariser.value(model)] for model in models])
-        return np.asarray((lost[0] - lost).T)
+        return (lost[0] - lost).T
 
     @cached_property
     def fitness(self) -> tuple[float, float]:

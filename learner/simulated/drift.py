@@ -128,8 +128,7 @@ class Drift:
             total = np.log(self.prior @ each).sum(axis=1)
         total += np.log([STEADY, *[(1.0 - STEADY) / LEVELS] * LEVELS])
         total = np.exp(total - total.max())
-        probabilities: Vector = total / total.sum()
-        return probabilities
+        return total / total.sum()
 
     def path(self, num_records: Vector, *, rng: np.random.Generator) -> Matrix:
         """How far each owner's mean is from the table's, in one world, shape (N, d).
@@ -143,7 +142,7 @@ class Drift:
         for place in np.unique(places[levels > 0]).tolist():
             alike = (places == place) & (levels > 0)
             away[:, alike] = self._away(place, levels[alike], alike, num_records, rng=rng)
-        return np.asarray(away @ self.root)
+        return away @ self.root
 
     def _away(
         self,
@@ -166,8 +165,7 @@ class Drift:
         gaps = np.append(np.cumsum(num_records[:0:-1])[::-1], 0.0)[:, None] + np.arange(K) * m
         shared = np.outer(_faded(sizes[: own.shape[0]]), _faded(sizes[-K:]))
         with_parts = np.exp(-gaps / length) * shared - modes.covariance.mean(axis=0)
-        away: Matrix = own - parts.mean(axis=0) + with_parts @ self.left @ modes.vectors @ missed
-        return away
+        return own - parts.mean(axis=0) + with_parts @ self.left @ modes.vectors @ missed
 
     def _drawn(self, num_private: float, *, rng: np.random.Generator) -> tuple[Labels, Vector]:
         """The place of a length, and a level, for each direction, shapes (k,)."""
@@ -227,8 +225,7 @@ def _means(values: Matrix, parts: int) -> Matrix:
     """The mean of each of this many consecutive parts, shape (parts, d)."""
     starts = np.arange(parts) * len(values) // parts
     sizes = np.diff(np.append(starts, len(values)))
-    means: Matrix = np.add.reduceat(values, starts, axis=0) / sizes[:, None]
-    return means
+    return np.add.reduceat(values, starts, axis=0) / sizes[:, None]
 
 
 def _square_roots(covariance: Matrix) -> tuple[Matrix, Matrix]:
@@ -244,8 +241,7 @@ def _followed(features: Matrix, parts: int) -> Matrix:
     white, _ = _square_roots(features.T @ features / len(features))
     means = _means(features, parts) @ white
     courses, sizes, _ = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
-    followed: Matrix = (courses * np.minimum(sizes**2 / parts, 1.0)) @ courses.T
-    return followed
+    return (courses * np.minimum(sizes**2 / parts, 1.0)) @ courses.T
 
 
 def _modes(part: float, left: Matrix) -> _Modes:
@@ -281,5 +277,4 @@ def _process(lengths: Vector, count: int, *, rng: np.random.Generator) -> Matrix
     half = 2.0 * np.tanh(lengths / 2.0)
     middle = (ends[:-1] + ends[1:]) * (half / (2.0 * lengths))[:, None]
     around = np.sqrt(np.maximum(2.0 * (lengths - half), 0.0)) / lengths
-    drawn: Matrix = middle + around[:, None] * rng.standard_normal(middle.shape)
-    return drawn
+    return middle + around[:, None] * rng.standard_normal(middle.shape)

@@ -160,8 +160,7 @@ class Evaluation:
         """f(theta) - f(theta*) around theta*, so that nothing cancels, shape (m,)."""
         hessian, slope = self._squared_expansion
         away = thetas - self.theta_optimal
-        excess: Vector = 0.5 * np.einsum("mi,mi->m", away @ hessian, away) + away @ slope
-        return excess
+        return 0.5 * np.einsum("mi,mi->m", away @ hessian, away) + away @ slope
 
     @cached_property
     def _squared_expansion(self) -> tuple[Matrix, Vector]:
@@ -176,5 +175,4 @@ class Evaluation:
         blocks = np.array_split(thetas, 1 + len(thetas) * len(y) // LARGEST_BLOCK)
         losses = [self.problem.loss.values(block @ x.T, y).mean(axis=1) for block in blocks]
         g = self.problem.regulariser.coefficient * np.sum(thetas**2, axis=1)
-        excess: Vector = g + np.concatenate(losses) - self.fitness_optimal
-        return excess
+        return g + np.concatenate(losses) - self.fitness_optimal

@@ -99,19 +99,13 @@ class PublicGroups:
     def unclipped(self, clip: float | None) -> Flags:
         """Whose gradients at the optimum a clip leaves as they are, shape (n,)."""
         norms = np.abs(self.gradients).sum(axis=1)
-        return np.asarray(norms <= (np.inf if clip is None else clip))
+        return norms <= (np.inf if clip is None else clip)
 
     @cached_property
     def gradient_root(self) -> Matrix:
         """A matrix R with R'R the second moments of one record's gradient, shape (p, p)."""
         values, vectors = np.linalg.eigh(self.gradients.T @ self.gradients / len(self.records))
-        root: Matrix = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-        return root
-
-    @cached_property
-    def second(self) -> Matrix:
-        """Second moments of features and target of all records, shape (p + 1, p + 1)."""
-        return second_moments(self.records)
+        return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
     @cached_property
     def order(self) -> Labels:
@@ -140,7 +134,7 @@ class PublicGroups:
         edges = np.cumsum(weights[self.order])
         places = (np.arange(size) + rng.random()) / size * edges[-1]
         rows = self.order[np.minimum(np.searchsorted(edges, places), len(edges) - 1)]
-        return Records(features=self.records.features[rows], targets=self.records.targets[rows])
+        return self.records.at(rows)
 
     @cached_property
     def whitening(self) -> Matrix:
@@ -151,13 +145,12 @@ class PublicGroups:
         hessian += self.problem.regulariser.strong_convexity * np.eye(x.shape[1])
         values, vectors = np.linalg.eigh(hessian)
         kept = values > values[-1] * 1e-12
-        whitening: Matrix = vectors[:, kept] / np.sqrt(values[kept])
-        return whitening
+        return vectors[:, kept] / np.sqrt(values[kept])
 
     @cached_property
     def scores(self) -> Matrix:
         """Whitened gradients of each record at the optimum, mean 0, shape (n, d)."""
-        return np.asarray((self.gradients - self.gradients.mean(axis=0)) @ self.whitening)
+        return (self.gradients - self.gradients.mean(axis=0)) @ self.whitening
 
     @cached_property
     def trace(self) -> float:
@@ -210,7 +203,7 @@ class PublicGroups:
     def standardised(self) -> Matrix:
         """Features in coordinates where their second moments are I, less their means, (n, d)."""
         scaled = self.records.features @ self.whitening / self.scale
-        return np.asarray(scaled - scaled.mean(axis=0))
+        return scaled - scaled.mean(axis=0)
 
     @cached_property
     def scale(self) -> float:
@@ -226,18 +219,6 @@ class PublicGroups:
 def _show_change(*drifts: Drift | None) -> bool:
     """Whether one of them is sure."""
     return any(each.steady < 1.0 - SURE for each in drifts if each is not None)
-
-
-def second_moments(records: Records) -> Matrix:
-    """Second moments of features and target, shape (p + 1, p + 1).
-
-    >>> second_moments(Records(features=np.ones((2, 1)), targets=np.array([1.0, 3.0])))
-    array([[1., 2.],
-           [2., 5.]])
-    """
-    rows = np.column_stack([records.features, records.targets])
-    second: Matrix = rows.T @ rows / len(records)
-    return second
 
 
 def consecutive_parts(num_records: int, parts: int) -> Labels:

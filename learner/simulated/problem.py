@@ -95,8 +95,7 @@ class Problem:
 
     def gradients(self, theta: Vector, records: Records, clip: float | None) -> Matrix:
         """Each record's gradient, scaled down to L1 norm ``clip``, shape (n, p)."""
-        rows: Matrix = self.slopes(theta, records, clip)[:, None] * records.features
-        return rows
+        return self.slopes(theta, records, clip)[:, None] * records.features
 
     def curvatures(self, theta: Vector, records: Records, clip: float | None) -> Vector:
         """The second derivative of each record's loss, 0 where the clip scales it down, (n,)."""
@@ -112,8 +111,7 @@ class Problem:
         """The second derivative of the fitness, with g's, shape (p, p)."""
         each, n = self.curvatures(theta, records, None), len(records)
         ridge = self.regulariser.strong_convexity * np.eye(theta.size)
-        curvature: Matrix = (records.features * each[:, None]).T @ records.features / n + ridge
-        return curvature
+        return (records.features * each[:, None]).T @ records.features / n + ridge
 
     def outwards(self, theta: Vector, records: Records) -> Vector:
         """The gradient of the fitness at the edges of the box, 0 within it, shape (p,)."""
@@ -122,8 +120,7 @@ class Problem:
 
     def at_edge(self, theta: Vector) -> Flags:
         """Which coordinates of a model lie at an edge of the box, to rounding, shape (p,)."""
-        flags: Flags = np.abs(theta) >= self.theta_max * EDGE
-        return flags
+        return np.abs(theta) >= self.theta_max * EDGE
 
     def optimum_of(self, gram: Matrix, cross: Vector) -> Vector:
         """The same for squared loss, from the records' mean xx' and yx: in the box to rounding.

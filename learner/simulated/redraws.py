@@ -82,7 +82,7 @@ class Redraws:
         if self.problem.loss.curvature is not None:
             weights += self._tilt(weights)
         weights = np.maximum(weights, LEAST_WEIGHT)
-        return np.asarray(weights / weights.mean())
+        return weights / weights.mean()
 
     def _tilt(self, weights: Vector) -> Vector:
         """What moves these records' best model to where it should be, to first order, (n,)."""
@@ -93,13 +93,12 @@ class Redraws:
         taken, wider = _taken(told)
         chance = (weights - 1.0) @ known.scores / len(weights)
         wanted = np.sqrt(1.0 - taken + wider) * chance + taken * model
-        tilt: Vector = known.scores @ ((wanted - chance) / known.variances)
-        return tilt
+        return known.scores @ ((wanted - chance) / known.variances)
 
     @cached_property
     def _unbound(self) -> Vector:
         """The model if there were no box, to first order, shape (p,)."""
-        return np.asarray(self.theta - self._coordinates.basis @ self._coordinates.pull)
+        return self.theta - self._coordinates.basis @ self._coordinates.pull
 
     @property
     def _freedom(self) -> int:
@@ -168,9 +167,9 @@ class _Coordinates:
 
     def of(self, theta: Vector) -> Vector:
         """A model in these coordinates, shape (d,)."""
-        return np.asarray(self.basis.T @ (self.curvature @ theta))
+        return self.basis.T @ (self.curvature @ theta)
 
     @cached_property
     def variances(self) -> Vector:
         """Those of one record's gradient, shape (d,)."""
-        return np.asarray(np.maximum(np.mean(self.scores**2, axis=0), TINY))
+        return np.maximum(np.mean(self.scores**2, axis=0), TINY)

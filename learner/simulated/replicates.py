@@ -94,12 +94,10 @@ def moment_gradients(moments: ShardMoments) -> GradientFunction:
     def ask_all(slots: Slots, thetas: Matrix) -> Matrix:
         rows = np.arange(len(slots)) * num_owners + slots
         products = (thetas @ side_by_side).reshape(-1, p)
-        gradients: Matrix = np.take(products, rows, axis=0) - np.take(cross, slots, axis=0)
-        return gradients
+        return np.take(products, rows, axis=0) - np.take(cross, slots, axis=0)
 
     def gather(slots: Slots, thetas: Matrix) -> Matrix:
-        gradients: Matrix = np.einsum("rij,rj->ri", gram[slots], thetas) - cross[slots]
-        return gradients
+        return np.einsum("rij,rj->ri", gram[slots], thetas) - cross[slots]
 
     return ask_all if num_owners <= FEW_OWNERS else gather
 
@@ -361,8 +359,7 @@ class _Runs:
             in_tail = self._k > self._tail_start
             count = np.maximum(self._k - self._tail_start, 1)[:, None]
             models = np.where(in_tail[:, None], self._tail_sum / count, models)
-        by_run: Matrix = models.reshape(self._by_run)
-        return by_run
+        return models.reshape(self._by_run)
 
 
 def slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
@@ -380,5 +377,4 @@ def slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
         factors = algorithm.inverse_frequency[:, None]
     else:
         factors = inverse_frequency(frequency)
-    weights: Matrix = shares * factors
-    return weights
+    return shares * factors

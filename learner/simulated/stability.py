@@ -80,10 +80,8 @@ def stable_steps(
     """
     weight = slot_weights(algorithm, frequency).max(axis=0)
     if loss.curvature is None:
-        return np.asarray(algorithm.theta_max / (weight * np.maximum(reach, SMALLEST_REACH)))
-    return np.asarray(
-        2.0 / (weight * reach + algorithm.regulariser.coefficient / algorithm.num_copies)
-    )
+        return algorithm.theta_max / (weight * np.maximum(reach, SMALLEST_REACH))
+    return 2.0 / (weight * reach + algorithm.regulariser.coefficient / algorithm.num_copies)
 
 
 def reach(public: Records, loss: Loss, *, counts: Flags | None = None) -> float:

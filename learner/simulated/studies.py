@@ -23,6 +23,7 @@ from learner.algorithms.newton import NewtonStep
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.algorithms.table import Simulated
 from learner.simulated.blocks import block_gradients
+from learner.simulated.larger_owners import group_shares
 from learner.simulated.replicates import (
     GradientFunction,
     NoiseFunction,
@@ -263,7 +264,7 @@ def group_units(proposal: Proposal, weights: Vector) -> Vector:
     units = proposal.unit_scales
     if not proposal.groups:
         return units
-    shares = [weights[list(g)] / weights[list(g)].sum() for g in proposal.groups]
+    shares = group_shares(proposal.groups, weights)
     return np.array(
         [
             float(np.linalg.norm(own * units[list(g)]))
@@ -327,8 +328,7 @@ def summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator)
 
     def draw(slots: Slots) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
-        total: Matrix = np.tensordot(scales, drawn, axes=1)
-        return total
+        return np.tensordot(scales, drawn, axes=1)
 
     return draw
 

@@ -182,18 +182,12 @@ def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generat
     Where the order shows how owners differ, they are consecutive ones from anywhere in the table.
     """
     if public.labels is None and public.drifts:
-        return _consecutive(public, n_i, rng=rng)
+        size = int(min(n_i, len(public.records)))
+        return np.arange(size) + rng.integers(len(public.records) - size + 1)
     if public.labels is None or group == UNKNOWN:
         return np.empty(0, dtype=np.intp)
     rows = public.groups[group]
     return rng.choice(rows, size=int(n_i), replace=False) if n_i < rows.size else rows
-
-
-def _consecutive(public: PublicGroups, n_i: float, *, rng: np.random.Generator) -> Labels:
-    """As many consecutive rows as an owner has records, from anywhere in the table."""
-    n = len(public.records)
-    size = int(min(n_i, n))
-    return np.arange(size) + rng.integers(n - size + 1)
 
 
 def _own_part(
@@ -234,8 +228,7 @@ def _own_part(
 def _shares(shapes: Vector, *, rng: np.random.Generator) -> Vector:
     """Weights of a Dirichlet distribution, summing to 1, shape of ``shapes``."""
     drawn = np.maximum(rng.standard_gamma(shapes), LEAST_WEIGHT)
-    weights: Vector = drawn / drawn.sum()
-    return weights
+    return drawn / drawn.sum()
 
 
 def _assumed(public: PublicGroups, strength: float, *, rng: np.random.Generator) -> Vector:
@@ -261,16 +254,14 @@ def _moved(rows: Matrix, shift: Vector) -> Vector:
         return np.ones(len(rows))
     along = np.clip(rows @ (shift / size), -FARTHEST, FARTHEST)
     tilted = min(size, FARTHEST_SHIFT) * along
-    weights: Vector = np.exp(tilted - tilted.max())
-    return weights
+    return np.exp(tilted - tilted.max())
 
 
 def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.Generator) -> Matrix:
     """What each owner's mean gradient is assumed to be off by, shape (N, p)."""
     root = public.gradient_root
     drawn = rng.standard_normal((weights.size, len(root))) @ root
-    differences: Matrix = ASSUMED_DIFFERENCE * (drawn - weights @ drawn)
-    return differences
+    return ASSUMED_DIFFERENCE * (drawn - weights @ drawn)
 
 
 def _shifts_targets(public: PublicGroups, *, tells: bool) -> bool:

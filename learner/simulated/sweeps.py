@@ -102,8 +102,7 @@ class Workers:
                 f"the environment has {LIMIT}={limit!r}: expected a whole number, the most "
                 "processes that may compute; correct or unset it"
             ) from None
-        count: int = joblib.effective_n_jobs(self.jobs)
-        return count
+        return joblib.effective_n_jobs(self.jobs)
 
 
 def run_sweep(

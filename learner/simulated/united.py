@@ -67,11 +67,11 @@ class United:
         Where public records play owners that have moments, a clipped one is that of their whole
         distribution to first order around the public model.
         """
-        asks_moments = self.world.moments is not None and clip is None
-        is_whole = asks_moments or not self._corrects
+        moments = self.world.moments if clip is None else None
+        is_whole = moments is not None or not self._corrects
         lacking: Vector = self.world.weights @ self.world.lacking(clip, is_whole=is_whole)
-        if self.world.moments is not None and clip is None:
-            gram, cross = self.world.moments.pooled(self.world.weights)
+        if moments is not None:
+            gram, cross = moments.pooled(self.world.weights)
             return 2.0 * (thetas @ gram - cross) + lacking
         x, y, shares, lengths = self._rows
         largest = None if clip is None else clip / lengths

@@ -15,6 +15,7 @@ from learner.algorithms.clocks import Groups
 from learner.algorithms.shrinkage import whitening
 from learner.simulated.evaluation import Evaluation, union
 from learner.simulated.groups import PublicGroups
+from learner.simulated.larger_owners import asked_together, group_shares
 from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
     GradientFunction,
@@ -136,35 +137,23 @@ class World:
 
     def _group_gradients(self, clip: float | None, groups: Groups) -> GradientFunction:
         """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
-        shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
         if self.moments is not None and clip is None and self.differences is None:
+            shares = group_shares(groups, self.weights)
             pooled = [self.moments.at(g).pooled(own) for g, own in zip(groups, shares, strict=True)]
             gram, cross = (np.stack(each) for each in zip(*pooled, strict=True))
             return moment_gradients(ShardMoments(gram=gram, cross=cross))
-        each = self.gradients(clip)
-        size = max(map(len, groups))
-        # A group's members in rows, filled up with its first at weight 0.
-        members = np.array([[*g, *[g[0]] * (size - len(g))] for g in groups])
-        share = np.array([[*own, *[0.0] * (size - len(own))] for own in shares])
-
-        def answer(slots: Labels, thetas: Matrix) -> Matrix:
-            total = np.zeros_like(thetas)
-            for place in range(size):
-                total += share[slots, place][:, None] * each(members[slots, place], thetas)
-            return total
-
-        return answer
+        return asked_together(self.gradients(clip), groups, self.weights)
 
     def gradients(self, clip: float | None, groups: Groups = ()) -> GradientFunction:
         """The owners' exact mean gradients, or those of their groups, clipped if they are."""
         if groups:
             return self._group_gradients(clip, groups)
-        asks_moments = self.moments is not None and clip is None
-        if self.moments is not None and clip is None:
-            answers = moment_gradients(self.moments)
+        moments = self.moments if clip is None else None
+        if moments is not None:
+            answers = moment_gradients(moments)
         else:
             answers = record_gradients(self.shards, loss=self.problem.loss, clip=clip)
-        lacking = self.lacking(clip, is_whole=asks_moments)
+        lacking = self.lacking(clip, is_whole=moments is not None)
         if not lacking.any():
             return answers
 
@@ -254,10 +243,8 @@ class Mixture:
         own, public = self.own[owner], self.public
         if self.shifts[owner].any():
             moved = public.problem.slopes(public.theta_optimal, self._shifted(owner), clip)
-            shifted: Vector = (self.weights_of(owner) * moved) @ public.records.features
-            return shifted
-        mean: Vector = (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
-        return mean
+            return (self.weights_of(owner) * moved) @ public.records.features
+        return (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""
@@ -384,11 +371,9 @@ def carried(pull: Vector, before: Matrix, after: Matrix) -> Vector:
     root = white.T @ before
     values, vectors = np.linalg.eigh(root @ after @ root.T)
     along = vectors.T @ (white.T @ pull)
-    moved: Vector = white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
-    return moved
+    return white @ (vectors @ (np.sqrt(np.maximum(values, 0.0)) * along))
 
 
 def _weighted(rows: Matrix, weights: Vector) -> Matrix:
     """Second moments of these rows under these weights."""
-    second: Matrix = (rows * weights[:, None]).T @ rows
-    return second
+    return (rows * weights[:, None]).T @ rows

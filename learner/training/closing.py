@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from pydantic import TypeAdapter
+
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
@@ -16,6 +18,7 @@ from learner.training.journal import Journal
 from learner.training.owners import Owner
 
 CLOSED = "closed"
+_NAMES = TypeAdapter(list[str])
 # Its study is closed with some of its owners, maybe with all.
 GIVEN_UP = "given_up"
 
@@ -29,13 +32,6 @@ def end_study(
     validates: bool,
 ) -> tuple[str, ...]:
     """Close the study with each owner that promised responses, and disconnect from all.
-
-    Args:
-      owners: The owners.
-      study_id: The study.
-      enrollments: What each promised.
-      journal: The run's.
-      validates: Whether they were asked how good the model is, in a study of its own.
 
     Returns:
       The owners that were away; their unused epsilon stays reserved until they are closed too.
@@ -104,11 +100,4 @@ def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
 
 
 def _closed(journal: Journal) -> list[str]:
-    return journal.read(CLOSED, _names) or []
-
-
-def _names(text: str) -> list[str]:
-    names = json.loads(text)
-    if not isinstance(names, list):
-        raise TypeError("no names")
-    return [str(name) for name in names]
+    return journal.read(CLOSED, _NAMES.validate_json) or []

@@ -1,4 +1,4 @@
-"""The values of a journal as they were written, or an error: nothing is believed of a file."""
+"""The values of a journal as they were written, or a ValueError: nothing is believed of a file."""
 
 from __future__ import annotations
 
@@ -123,53 +123,33 @@ def check_ticks(
 
 
 def whole_number(text: str) -> int:
-    """A whole number of a note, 0 or more.
-
-    Raises:
-      ValueError: It is none.
-    """
+    """A whole number of a note, 0 or more."""
     return index_of(int(text))
 
 
 def index_of(value: object) -> int:
-    """A whole number of a table, 0 or more.
-
-    Raises:
-      ValueError: It is none.
-    """
+    """A whole number of a table, 0 or more."""
     if not isinstance(value, int) or not 0 <= value < LARGEST_NUMBER:
         raise ValueError("no whole number")
     return value
 
 
 def sequence_of(value: object) -> int:
-    """A number of a response, 1 or more.
-
-    Raises:
-      ValueError: It is none.
-    """
+    """A number of a response, 1 or more."""
     if value == 0:
         raise ValueError("no number of a response")
     return index_of(value)
 
 
 def finite(value: object) -> float:
-    """A finite number of a table.
-
-    Raises:
-      ValueError: It is none.
-    """
+    """A finite number of a table."""
     if not isinstance(value, float) or not math.isfinite(value):
         raise ValueError("no finite number")
     return value
 
 
 def vector_of(value: object) -> Vector:
-    """A gradient or model of a table.
-
-    Raises:
-      ValueError: It is none.
-    """
+    """A gradient or model of a table."""
     if not isinstance(value, bytes):
         raise ValueError("no numbers")
     return np.frombuffer(value, dtype="<f8").astype(np.float64)

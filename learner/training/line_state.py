@@ -7,7 +7,7 @@ ready   lost       away   look
 ready   refused    left   part
 away    heard      back   nothing
 away    refused    away   nothing
-back    accepted   ready  welcome
+back    accepted   ready  nothing
 back    refused    left   part
 left    any        left   nothing
 ======  =========  =====  ========
@@ -69,13 +69,11 @@ class LineAction(Enum):
     """What the line does about it.
 
     * ``LOOK``: enrol again and again, in the background, until the owner replies.
-    * ``WELCOME``: say that it is back.
     * ``PART``: say that it has left, and why.
     """
 
     NOTHING = "nothing"
     LOOK = "look"
-    WELCOME = "welcome"
     PART = "part"
 
 
@@ -86,7 +84,7 @@ _TRANSITIONS = MappingProxyType(
         (LineState.AWAY, LineEvent.HEARD): (LineState.BACK, LineAction.NOTHING),
         # Refused elsewhere, such as an offer of long ago: who looks for it hears that too.
         (LineState.AWAY, LineEvent.REFUSED): (LineState.AWAY, LineAction.NOTHING),
-        (LineState.BACK, LineEvent.ACCEPTED): (LineState.READY, LineAction.WELCOME),
+        (LineState.BACK, LineEvent.ACCEPTED): (LineState.READY, LineAction.NOTHING),
         (LineState.BACK, LineEvent.REFUSED): (LineState.LEFT, LineAction.PART),
     }
 )

@@ -34,6 +34,7 @@ from learner.planning.proposal import NoiseError, problem_of
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
+from learner.simulated.larger_owners import group_shares
 from learner.simulated.replicates import GradientFunction, run_replicates
 from learner.simulated.rounds import run_rounds
 from learner.simulated.world import World
@@ -261,7 +262,7 @@ class Answers:
 
 def _together(answers: Answers, groups: Groups, weights: Vector) -> GradientFunction:
     """The answers of groups, each one larger owner (Remark 2 of Farokhi et al., 2021)."""
-    size = max(map(len, groups))
+    size, of_groups = max(map(len, groups)), group_shares(groups, weights)
 
     def answer(slots: Slots, thetas: Matrix) -> Matrix:
         total = np.zeros_like(thetas)
@@ -269,12 +270,7 @@ def _together(answers: Answers, groups: Groups, weights: Vector) -> GradientFunc
             has_one = np.array([len(groups[slot]) > place for slot in slots])
             runs = np.flatnonzero(has_one)
             owners = np.array([groups[slot][place] for slot in slots[runs]], dtype=np.intp)
-            shares = np.array(
-                [
-                    weights[owner] / weights[list(groups[slot])].sum()
-                    for owner, slot in zip(owners, slots[runs], strict=True)
-                ]
-            )
+            shares = np.array([of_groups[slot][place] for slot in slots[runs]])
             if runs.size:
                 asked = answers.of_runs(runs, owners, thetas[runs])
                 total[runs] += shares[:, None] * asked

@@ -216,7 +216,7 @@ def run(
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
             else:
                 pace.wait_to_ask(tick, lines)
-                ask = tail.way_to_ask(tick)
+                ask = tail.ask if tail.may_hold(tick) else OwnerLine.ask
                 theta = in_flight.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
                 in_flight.answered(was=bool(entry.responses), waited=pace.waited())
@@ -296,10 +296,6 @@ class _LostTail:
             self._journal.is_whole = True
         self._asked.update(tick.owners)
         return not self._journal.is_whole
-
-    def way_to_ask(self, tick: Tick) -> Callable[[OwnerLine, Vector], Response | None]:
-        """How the tick's owners are asked."""
-        return self.ask if self.may_hold(tick) else OwnerLine.ask
 
     def ask(self, line: OwnerLine, theta: Vector) -> Response | None:
         """The response at theta, of an owner that is waited for."""

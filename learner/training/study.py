@@ -6,7 +6,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -143,7 +143,9 @@ def train(
         if journal.noted("enrollments") is None:
             check_guard(plan.settings, plan.decision)
         last = _Last(watch.applied)
-        with _stopped(lines):
+        with ExitStack() as at_the_end:
+            for line in lines:
+                at_the_end.callback(line.stop)
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=watch.enrolled)
             theta = _run(plan, lines, last, watch.missed, journal=journal, requests=requests)
         # While the owners are there; those that are away then are named.
@@ -243,22 +245,8 @@ def _disconnected_on_failure(owners: Sequence[Owner]) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _stopped(lines: Sequence[OwnerLine]) -> Iterator[None]:
-    """Look for no owner any more when this ends."""
-    try:
-        yield
-    finally:
-        for line in lines:
-            line.stop()
-
-
 def name_study(settings: StudySettings, journal: Journal) -> str:
     """The study's id: drawn at its first start, before anything else is noted.
-
-    Args:
-      settings: The study.
-      journal: The run's durable trace.
 
     Raises:
       InputError: The journal is damaged.
@@ -268,11 +256,6 @@ def name_study(settings: StudySettings, journal: Journal) -> str:
 
 def name_of_begun(settings: StudySettings, journal: Journal, *, path: Path) -> str:
     """The id of a study that was begun.
-
-    Args:
-      settings: The study.
-      journal: The run's durable trace.
-      path: Its file, for the sentence.
 
     Raises:
       InputError: It has none, or another's: it is not the file that :func:`name_study` wrote to.

@@ -18,7 +18,7 @@ TRANSITIONS = {
     (READY, REFUSED): (LEFT, LineAction.PART),
     (AWAY, HEARD): (BACK, LineAction.NOTHING),
     (AWAY, REFUSED): (AWAY, LineAction.NOTHING),
-    (BACK, ACCEPTED): (READY, LineAction.WELCOME),
+    (BACK, ACCEPTED): (READY, LineAction.NOTHING),
     (BACK, REFUSED): (LEFT, LineAction.PART),
     (LEFT, LOST): (LEFT, LineAction.NOTHING),
     (LEFT, HEARD): (LEFT, LineAction.NOTHING),
