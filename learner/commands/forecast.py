@@ -135,7 +135,12 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
 
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:
-    """The study with everything public that its forecast needs, maybe from another public table.
+    """The study with everything public that its forecast needs.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      public: A table of public records in place of the study's.
 
     Raises:
       InputError: Public records, a group or an owner's n_i cannot be had.

@@ -200,7 +200,13 @@ def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | N
 
 
 def print_summary(summary: Summary, console: Console, *, has_shown_start: bool = False) -> None:
-    """Print a run's table and what is to be said of it."""
+    """Print a run's table and what is to be said of it.
+
+    Args:
+      summary: What the run left.
+      console: Where to print.
+      has_shown_start: Whether what was decided at the start stands above already.
+    """
     print_owners(summary, console)
     for sentence in sentences(summary, has_shown_start=has_shown_start):
         console.print(sentence, highlight=False)

@@ -46,6 +46,12 @@ def edge_sentence(
     A box that has room for all that is believed is large enough: in a larger one the model would
     be worse.
 
+    Args:
+      problem: What is learnt.
+      records: The public records.
+      theta: The model, shape (p,).
+      names: The features' names.
+
     >>> from common.losses import Squared
     >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=0.5)
     >>> records = Records(features=np.array([[1.0, 0.0], [0.0, 1.0]]), targets=np.array([1.0, 0.1]))

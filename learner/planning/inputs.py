@@ -99,6 +99,13 @@ def choose_inputs(
 ) -> Inputs:
     """The columns that may teach something, and a sentence for each that is left out or odd.
 
+    Args:
+      look: The table.
+      target: What is predicted.
+      owners: The column that says whose a record is, None for none.
+      drop: Columns to leave out.
+      categorical: Columns whose numbers are names.
+
     Raises:
       InputError: A column is not there or is the target, or none is left.
     """

@@ -33,6 +33,13 @@ def end_study(
 ) -> tuple[str, ...]:
     """Close the study with each owner that promised responses, and disconnect from all.
 
+    Args:
+      owners: The owners.
+      study_id: The study.
+      enrollments: What each promised.
+      journal: The run's.
+      validates: Whether they were asked how good the model is, in a study of its own.
+
     Returns:
       The owners that were away; their unused epsilon stays reserved until they are closed too.
       One that an earlier start closed holds nothing, so it is not asked again.

@@ -61,6 +61,14 @@ def live_ticks(
 ) -> LiveTicks | None:
     """The ticks of the study's initiative, or None where the learner fires the clocks itself.
 
+    Args:
+      settings: Who begins, and how often.
+      lines: The owners.
+      study_id: The study that offers are for.
+      requests: Where owners that attach ask for an update; None where they do not.
+      journal: Keeps each tick before its owner is asked.
+      pace: Waits for virtual time to pass, in real time if that is asked for.
+
     Raises:
       ValueError: Owners begin, and there are no ``requests``.
     """

@@ -139,6 +139,10 @@ class Journal:
     def check(self, *, largest: Sequence[float], length: int) -> None:
         """Refuse ticks that a run cannot have left.
 
+        Args:
+          largest: Of each owner the largest absolute value of a coordinate of its responses.
+          length: The length of a response.
+
         Raises:
           InputError: One is damaged or missing, or of an owner or size that the run has not.
         """

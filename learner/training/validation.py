@@ -90,7 +90,16 @@ def validate(
     """Ask every owner that agrees how good the model is.
 
     What an earlier start of the run has heard is in its journal; what it has not heard, though an
-    owner was charged, the owner says again. An owner that was away at the end is tried once.
+    owner was charged, the owner says again.
+
+    Args:
+      plan: What ran.
+      public: The feature map and the public records.
+      lines: The owners in the order of the settings; who was away at the end is tried once.
+      theta: The model, shape (p,).
+      enrollments: What each owner promised for the training.
+      journal: The run's durable trace.
+      study_id: The study's name.
 
     Returns:
       None where the study does not want it.
