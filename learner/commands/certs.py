@@ -28,6 +28,15 @@ def run_certs(
 ) -> None:
     """Make a study's certificates, and show them all in a table.
 
+    Args:
+      settings: The study, whose owners need no option; or None.
+      owners: NAME=HOST[,HOST] of owners that serve, NAME of owners that attach.
+      learners: NAME of learners that ask, NAME=HOST[,HOST] of learners that listen too.
+      out: Where the folders of the CA and all parties are.
+      days: How long a new certificate is valid.
+      renew: Whether to replace all certificates.
+      console: Where to print.
+
     Raises:
       InputError: No owner is named, owners have no learner to go to, or a file cannot be written.
     """

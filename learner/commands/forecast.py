@@ -62,6 +62,14 @@ def run_forecast(
 ) -> Path:
     """Forecast a study from public records, and say who gains; returns the folder.
 
+    Args:
+      candidate: The study.
+      out: The folder; a forecast of the same study that was stopped there is continued.
+      compare: Names of other algorithms.
+      curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
+      workers: Who computes.
+      console: Where to print.
+
     Raises:
       InputError: A name is none, the public records do not allow a forecast, or the folder holds
         the forecast of another study.

@@ -38,6 +38,15 @@ def invite_owners(
 ) -> None:
     """Write one invitation for each owner, and the study's CA and the learner's files if missing.
 
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      certs: The folder of CA and learner.
+      out: Where the invitations go.
+      learner: The learner's name.
+      reached_at: HOST:PORT under which owners reach the learner, where they come to it.
+      console: Where to print.
+
     Raises:
       InputError: An address or ``[tls]`` is missing, or a file cannot be written.
     """
@@ -178,6 +187,13 @@ def admit_requests(
     paths: Sequence[Path], *, certs: Path, days: int, agree: Callable[[str], bool], console: Console
 ) -> None:
     """Sign the requests of owners that were invited; each certificate goes beside its request.
+
+    Args:
+      paths: The requests.
+      certs: The folder of the study's certificates.
+      days: How long a certificate is valid.
+      agree: Whether the owner reads the same fingerprint; asked with a question.
+      console: Where to print.
 
     Raises:
       InputError: A file is no request, or its owner was not invited; the ones before it are signed.

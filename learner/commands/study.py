@@ -52,7 +52,14 @@ def run_training(
 ) -> Path:
     """Train with owners that run elsewhere; returns the run folder.
 
-    ``settings`` may be None where a run is resumed: it has its own.
+    Args:
+      settings: The study; None continues the one of ``resume``.
+      base: The folder of the study's file.
+      out: A new run folder.
+      console: Where to print.
+      insecure: Whether plain text may leave this machine.
+      resume: The folder of a run to continue, or to begin in if it holds none.
+      yes: Whether a run that the guard has stopped goes on.
 
     Raises:
       CoprivError: Bad input, an owner that refuses, or owners that cannot be reached.

@@ -117,6 +117,12 @@ def run_study_sweep(
 ) -> Path:
     """Run a study at every point of a grid and at many seeds; returns the folder.
 
+    Args:
+      experiment: The study, its grid and the seeds.
+      out: The folder; a sweep of the same study and grid that was stopped there is continued.
+      workers: Who computes.
+      console: Where to print.
+
     Raises:
       InputError: The tables cannot be read, or nothing could be computed.
     """

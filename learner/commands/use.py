@@ -42,6 +42,12 @@ def predict_table(
 ) -> tuple[int, str]:
     """Write a raw table with the columns of the prediction.
 
+    Args:
+      run: The run's folder, or a model's file.
+      place: Settings of the table, as :class:`~common.tables.TablePlace` has them.
+      out: The file to write.
+      public: Whether the model of the public records predicts, in place of the common one.
+
     Returns:
       (how many records it has, what the prediction 1 stands for; nothing for a number).
 

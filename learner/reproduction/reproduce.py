@@ -75,6 +75,15 @@ def run_reproduction(
 ) -> None:
     """Make figures: SVG and Parquet for each in ``out``; print what they show.
 
+    Args:
+      names: Names of figures.
+      data: A folder of reduced files, for what is not given; None for none.
+      tables: The user's own tables by the names in :class:`Files`; None for one that is not given.
+      out: Where pictures and numbers go.
+      document: A document whose section ``figures`` is written; None for none.
+      console: Where to print.
+      cluster: Address of a Dask scheduler that computes all figures at once, or None.
+
     Raises:
       InputError: A name is no figure, the records that one needs are not given, the cluster is
         not there, a figure cannot be computed, or the document takes no section.
