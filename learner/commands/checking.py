@@ -30,6 +30,13 @@ def check_study(
 ) -> None:
     """Look at all sites of a study at once, and say what fails and what to do about it.
 
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      insecure: Whether plain text may leave this machine.
+      every: Whether to show what passes, too.
+      console: Where to print.
+
     Raises:
       InputError: The study itself is wrong, or a rule fails at a site.
     """

@@ -31,6 +31,12 @@ from learner.training.study import name_of_begun
 def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) -> None:
     """Close a run's study with every owner that may still hold epsilon for it.
 
+    Args:
+      folder: The run folder.
+      abandon: Whether to end a run that has not finished.
+      insecure: Whether plain text may leave this machine.
+      console: Where to print.
+
     Raises:
       InputError: The folder holds no run, or one that could still go on.
       UnreachableError: An owner is away; the others are closed.

@@ -30,7 +30,12 @@ LONGEST_NAME = 80
 
 
 def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
-    """What is right and wrong here for a study."""
+    """What is right and wrong here for a study.
+
+    Args:
+      path: Its STUDY.toml.
+      overrides: Changes of its settings, as typed.
+    """
     yield from machine_findings(path)
     try:
         settings = load_study(path, overrides, None)

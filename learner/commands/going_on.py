@@ -97,6 +97,11 @@ def stoppable_run(run: Training | Simulating) -> AbstractContextManager[None]:
 
 
 def kept_in(folder: Path, out: Path | None) -> AbstractContextManager[None]:
-    """Ctrl-C while points are computed, each of which is kept in a folder; the same one goes on."""
+    """Ctrl-C while points are computed, each of which is kept in a folder; the same one goes on.
+
+    Args:
+      folder: Where they are.
+      out: The folder that was typed, if any.
+    """
     typed = SAME if out is not None else f"the same with --out {shlex.quote(str(folder))} goes on"
     return stoppable(lambda: f"stopped; {typed}, and what was computed is kept")

@@ -57,6 +57,13 @@ def write_study(
 ) -> Path:
     """The study of these choices, as a file that runs; returns it.
 
+    Args:
+      session: The table, looked at.
+      choices: What was typed, asked or chosen.
+      out: The new study's folder.
+      name: The study's name.
+      console: Where to print.
+
     Raises:
       InputError: A choice does not fit the table, or the folder cannot be written.
     """

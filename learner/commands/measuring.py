@@ -43,7 +43,15 @@ def evaluate(
     *,
     noiseless: bool,
 ) -> tuple[Evaluated, Vector]:
-    """What a simulation's run comes to, and relative fitness after each communication."""
+    """What a simulation's run comes to, and relative fitness after each communication.
+
+    Args:
+      outcome: What came of it.
+      trace: How it went.
+      shards: All owners' records.
+      public: The feature map and the public records.
+      noiseless: Whether the run without noise is made however long it takes.
+    """
     plan = outcome.plan
     evaluation = Evaluation(shards=shards, problem=problem_of(plan.settings, plan.loss))
     psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))

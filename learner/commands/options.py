@@ -118,6 +118,12 @@ def load_study(
 ) -> StudySettings:
     """The study of a file, with what was typed in place of its settings.
 
+    Args:
+      study: The path of STUDY.toml.
+      overrides: ``KEY=VALUE`` texts of ``--set``.
+      data: The table of ``--data``, in place of ``data.path``.
+      yes: Whether ``--yes`` was typed, which is ``guard = false``.
+
     Raises:
       InputError: The file cannot be read, or a setting is wrong.
     """

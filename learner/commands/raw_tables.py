@@ -315,6 +315,10 @@ def checked_epsilon(typed: str | None) -> int | str:
 def checked_folder(out: Path, *, make: bool = False) -> None:
     """Refuse a folder that holds anything, or is called as the settings in it are.
 
+    Args:
+      out: The folder.
+      make: Whether it is made.
+
     Raises:
       InputError: It holds something, cannot be made, or was meant for a file.
     """

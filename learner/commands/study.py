@@ -142,6 +142,14 @@ def run_simulation(
 ) -> Path:
     """Start the owners here, train over real sockets, evaluate; returns the run folder.
 
+    Args:
+      settings: The study.
+      hosting: How its owners run.
+      base: The folder of its file.
+      out: A new run folder.
+      console: Where to print.
+      noiseless: Whether the run without noise is made even where it is long.
+
     Raises:
       CoprivError: Bad input, or an owner that does not start.
     """

@@ -137,6 +137,10 @@ def _chosen(run: Path, *, public: bool) -> Model:
 def warn_if_insecure(model: Model, *, where: str) -> None:
     """Say that nothing protects whose records a model was made from.
 
+    Args:
+      model: The model.
+      where: What the sentence calls it.
+
     Warns:
       DoubtWarning: Its noise came from a seed.
     """
@@ -177,6 +181,10 @@ def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
 def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     """The quality of a run's model on a table, beside that of the public records' model.
 
+    Args:
+      run: The run's folder, or a model's file.
+      place: Settings of the table, as for :func:`predict_table`.
+
     Raises:
       InputError: The model or the table cannot be used, or the table has a row of totals.
 
@@ -206,6 +214,12 @@ def judge_table(
 ) -> Judged:
     """The quality of a model on a raw table.
 
+    Args:
+      model: The model.
+      table: The table.
+      where: What sentences call it.
+      source: Where it was read; None for a data frame.
+
     Raises:
       InputError: A column is missing, a row is one of totals, or no target can be read.
 
@@ -225,6 +239,12 @@ def judge_table(
 
 def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     """Write a run's model with its whole pipeline in another form.
+
+    Args:
+      run: The run's folder, or a model's file.
+      form: The form.
+      out: The file to write.
+      public: As for :func:`predict_table`.
 
     Raises:
       InputError: The model cannot be used, a package is missing, or the file is another one, is

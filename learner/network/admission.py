@@ -91,6 +91,13 @@ def admit(
 ) -> tuple[ec.EllipticCurvePublicKey, bytes]:
     """The key of a request, and a certificate for it; the request's own hosts count for nothing.
 
+    Args:
+      guests: Who was invited.
+      request: What came back.
+      where: Its file, for a sentence.
+      certs: The folder of the study's certificates.
+      days: How long the certificate is valid.
+
     Raises:
       InputError: It is of nobody who was invited, or answers another invitation.
     """

@@ -123,6 +123,12 @@ def make_certificates(
 def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, days: int) -> bytes:
     """A party's certificate for a key that it keeps to itself, PEM.
 
+    Args:
+      out: The folder of the CA and all parties.
+      party: Whose it is, and the hosts it is reached under.
+      key: The party's public key.
+      days: How long it is valid.
+
     Raises:
       InputError: There is no CA in ``out``, or it has expired.
     """

@@ -55,6 +55,13 @@ def remote_owners(
 ) -> Iterator[Connections]:
     """Owners that run elsewhere; the learner's own shard, if it has one, is read here.
 
+    Args:
+      settings: The study.
+      feature_map: The map for the learner's own shard.
+      base: The folder that relative paths start from.
+      insecure: Whether plain text may leave this machine.
+      on_listening: Called with the port where owners are waited for.
+
     Raises:
       InputError: An address is missing or cannot be used, or the learner's own table cannot.
     """
@@ -100,6 +107,13 @@ def simulated_owners(
     With the owners' initiative they bind no port, and come to ours.
 
     Owners start while something else is done: whether one has is known when it is first called.
+
+    Args:
+      settings: The study.
+      shards: The owners' records, in the settings' order.
+      hosting: How they run.
+      base: The folder that relative paths start from.
+      folder: The run folder.
 
     Raises:
       InputError: An owner that is to come to us did not start.
@@ -242,6 +256,12 @@ def load_token(
 
     Settings name both what is sent and the address that it goes to, and may be a stranger's. So
     nothing is sent that was not made to be: no password, and no key of another program.
+
+    Args:
+      where: Where it is; the settings check its form.
+      base: The folder of the study's file; relative paths start there.
+      setting: The setting's name, for an error.
+      environment: The environment's variables.
 
     Raises:
       InputError: There is no such file or variable, or it is empty or no token of copriv.

@@ -78,6 +78,12 @@ def read_owner(
 ) -> Records:
     """The records of an owner whose table is here, under the feature map.
 
+    Args:
+      settings: The study.
+      entry: The owner's entry there.
+      feature_map: The study's feature map.
+      base: The folder that relative paths start from.
+
     Raises:
       InputError: The table cannot be used, or records have no target and are not left out.
     """
@@ -89,6 +95,12 @@ def owner_tables(
     settings: StudySettings, entries: Sequence[OwnerEntry], feature_map: FeatureMap, *, base: Path
 ) -> list[pd.DataFrame]:
     """The raw records of owners whose tables are here, with the columns that the map needs.
+
+    Args:
+      settings: The study.
+      entries: The owners' entries there.
+      feature_map: The study's feature map.
+      base: The folder that relative paths start from.
 
     Raises:
       InputError: A table cannot be used, or records have no target and are not left out.

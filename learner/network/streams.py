@@ -94,6 +94,12 @@ class Stream(Protocol):
 def open_stream(channel: grpc.Channel, path: str, *, metadata: Metadata, deadline: float) -> Stream:
     """A stream of messages to a method, by the shortest way that this version of gRPC has.
 
+    Args:
+      channel: The connection.
+      path: /SERVICE/METHOD.
+      metadata: Headers of the call.
+      deadline: Seconds that one answer may take.
+
     Raises:
       ValueError: The channel is closed.
     """

@@ -66,6 +66,11 @@ def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) ->
     """The columns in which public rows differ from the others, the largest differences first.
 
     Chance differs from table to table, so what is too much is measured against rows that are dealt.
+
+    Args:
+      look: The table.
+      public: The places of the public rows.
+      drop: Columns that do not count.
     """
     dealt = deal(look.num_records, len(public))
     found = []

@@ -23,6 +23,10 @@ SURELY = 0.995
 def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
     """Warn of what a study learns from and should not: `copriv init` leaves such columns out.
 
+    Args:
+      table: The public records, with the columns that the map needs.
+      feature_map: The map.
+
     Warns:
       DoubtWarning: A column says nearly all of the target by itself, or several do together; it
         has another value in nearly every record, or seems to name persons.

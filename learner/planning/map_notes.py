@@ -23,7 +23,13 @@ MOSTLY_UNKNOWN = 0.5
 
 
 def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bool) -> list[str]:
-    """Which columns the feature map leaves out, since the public records say too little of them."""
+    """Which columns the feature map leaves out, since the public records say too little of them.
+
+    Args:
+      feature_map: Fitted on the public records.
+      public: These, raw.
+      is_dealt: Whether they are dealt evenly already.
+    """
     more = f"give more with --public{'' if is_dealt else ', or deal them evenly with --split'}"
     notes = []
     for name, why in feature_map.dropped.items():
@@ -59,7 +65,12 @@ def unknown_shares(records: pd.DataFrame, feature_map: FeatureMap) -> dict[str, 
 
 
 def unknown_notes(shares: Mapping[str, float], left_out: Collection[str]) -> list[str]:
-    """What becomes of the columns of :func:`unknown_shares`, some of which are left out."""
+    """What becomes of such columns.
+
+    Args:
+      shares: As :func:`unknown_shares` has them.
+      left_out: Those of them that are no inputs.
+    """
     notes = []
     for name, share in shares.items():
         what = f"{share:.0%} of the owners' records have values that no public record has"

@@ -72,6 +72,13 @@ def propose(
 ) -> Proposal:
     """The study as it would run.
 
+    Args:
+      settings: The study.
+      feature_map: Its feature map.
+      decision: What it leaves to "auto", decided.
+      seed: The clocks' seed.
+      attendance: How often owners are there.
+
     Raises:
       NoiseError: The noise could not be drawn.
     """

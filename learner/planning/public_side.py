@@ -101,7 +101,13 @@ def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | Non
 def strangers_sentence(
     groups: PublicGroups, public: PublicSide, settings: StudySettings
 ) -> str | None:
-    """That groups at random play some owners in forecasts; None where none, or none is known."""
+    """That forecasts let groups at random play some owners; None where none, or no group, is known.
+
+    Args:
+      groups: The public records in groups.
+      public: What is public, with the groups that owners are known to be.
+      settings: The study.
+    """
     if groups.labels is None:
         return None
     known = zip(settings.owners, known_groups(public, settings), strict=True)
@@ -307,6 +313,11 @@ def warn_of_public_records(
     table: pd.DataFrame, feature_map: FeatureMap, *, num_records: int
 ) -> None:
     """Warn that public records are few, or have columns that a study should not learn from.
+
+    Args:
+      table: The public records, raw.
+      feature_map: The map.
+      num_records: How many of them have a target.
 
     Warns:
       DoubtWarning: They are, or one is there.

@@ -248,6 +248,11 @@ def load_study(
 ) -> StudySettings:
     """The settings of a study's file.
 
+    Args:
+      study: STUDY.toml.
+      overrides: Changes.
+      data: The table to use instead of data.path.
+
     Raises:
       InputError: The file, a key or a value is wrong, or nothing would be read from the table.
     """
@@ -288,6 +293,10 @@ def check_forecast(settings: StudySettings) -> None:
 
 def check_data_typed(data: object | None, *studies: StudySettings) -> None:
     """Refuse a table that is typed for ``[data]`` where no study would read anything from it.
+
+    Args:
+      data: What was typed; None for nothing.
+      studies: The study, or that at each point of a sweep.
 
     Raises:
       InputError: The public records and all owners that are here have tables of their own.

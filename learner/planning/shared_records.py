@@ -61,6 +61,12 @@ def warn_of_shared_records(
     same may be so by chance, as they are within a table: of those that occur once at an owner,
     people of one kind repeat between two owners no more often than twice within these.
 
+    Args:
+      names: The owners' names.
+      tables: Their raw records.
+      rows: Where these are.
+      kappa: In how many shards one record may be.
+
     Warns:
       DoubtWarning: Records are several owners', and kappa does not cover it.
 

@@ -28,7 +28,12 @@ def uses_grid(lab: Lab) -> bool:
 
 
 def figure_numbers(lab: Lab, grid: pd.DataFrame | None) -> pd.DataFrame:
-    """The numbers of a figure, as its Parquet file holds them."""
+    """The numbers of a figure, as its Parquet file holds them.
+
+    Args:
+      lab: Its lab.
+      grid: What :meth:`Lab.grid` has found, for a figure that uses it.
+    """
     figure = lab.figure
     over = pd.DataFrame() if grid is None else grid
     kinds: dict[Kind, Callable[[], pd.DataFrame]] = {

@@ -153,7 +153,12 @@ def loan_family(path: Path, *, dated: bool = True) -> Family:
 
 
 def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
-    """Stays: every 16th is public, the odd ones belong to the owners, who are counties."""
+    """Stays: every 16th is public, the odd ones belong to the owners, who are counties.
+
+    Args:
+      path: The table.
+      largest: How many of the largest owners take part.
+    """
     public, private = _rows(path, "::16"), _rows(path, "1::2")
     target = _present(public, HOSPITAL_TARGETS, path)
     owner = _present(public, OWNER_COLUMNS, path)

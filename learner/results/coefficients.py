@@ -99,6 +99,10 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
     The study is run again and again on public records that play the owners, at the same ticks with
     new noise: what the coefficients differ by is the noise's doing. Nothing private is looked at.
 
+    Args:
+      plan: What ran.
+      public: The feature map and the public records.
+
     Returns:
       None where there are no public records, or too few.
     """

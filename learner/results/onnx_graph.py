@@ -88,7 +88,12 @@ class Graph:
         )
 
     def model(self, *, name: str, notes: dict[str, str]) -> onnx.ModelProto:
-        """The whole graph, checked."""
+        """The whole graph, checked.
+
+        Args:
+          name: The graph's name.
+          notes: What the file says of itself.
+        """
         graph = helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, initializer=self._initializers
         )

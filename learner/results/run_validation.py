@@ -22,7 +22,15 @@ from learner.training.study import Outcome
 def with_quality(
     summary: Summary, outcome: Outcome, model: Model, public: PublicSide, *, whole: Union | None
 ) -> Summary:
-    """The summary with how good the model is: as measured here, and by the owners' answers."""
+    """The summary with how good the model is: as measured here, and by the owners' answers.
+
+    Args:
+      summary: Of the run.
+      outcome: Of the run.
+      model: What it made.
+      public: The feature map and the public records.
+      whole: The owners' records, which only a simulation has.
+    """
     changes: dict[str, object] = {"quality": quality_of_run(model, public, whole)}
     validated, loss = outcome.validated, outcome.plan.loss
     if validated is not None:

@@ -69,6 +69,10 @@ def interval(values: Vector) -> str:
 def sweep_summary(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row for each point of the grid, in its order.
 
+    Args:
+      rows: One row for each study, as ``sweep.parquet`` has them.
+      keys: The grid's keys.
+
     Returns:
       The keys, ``way``, ``horizon``, ``num_owners``, ``studies``, ``together`` and ``half``, half
       of its 95 % interval, ``public``, ``alone`` and ``gains``, the mean number of owners.

@@ -109,7 +109,12 @@ def loss_name(found: ValidationSummary) -> str:
 
 
 def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str, str, str]]:
-    """The calibration table: predictions, their share of the records, the share of positives."""
+    """The calibration table: what was predicted, the share of the records, the share of positives.
+
+    Args:
+      found: What the answers come to.
+      probabilities: Whether margins mean probabilities.
+    """
     rows = []
     for each in found.table:
         observed = "too few to say" if each.positive is None else words(each.positive, _percent)

@@ -82,7 +82,13 @@ class Seen:
 
 
 def findings(seen: Seen, asked: Asked, *, now: datetime | None = None) -> tuple[Finding, ...]:
-    """One finding for each of :data:`RULES`, in their order."""
+    """One finding for each of :data:`RULES`, in their order.
+
+    Args:
+      seen: The site.
+      asked: What the study asks of it.
+      now: The time, for the certificate's days; None for now.
+    """
     found = {finding.rule: finding for finding in _found(seen, asked, now or datetime.now(UTC))}
     missing = unchecked("", UNKNOWN)
     return tuple(found.get(rule, replace(missing, rule=rule)) for rule in RULES)

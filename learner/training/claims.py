@@ -50,6 +50,10 @@ class Promise:
 def check_description(described: OwnerDescription, *, name: str) -> OwnerDescription:
     """A description that may be true; only n_i of it is believed, and nothing depends on the rest.
 
+    Args:
+      described: What the owner says of itself.
+      name: Its name in the study.
+
     Raises:
       InputError: It is another owner.
       RefusedError: No owner is like this.
@@ -129,7 +133,12 @@ def check_enrollment(
 
 
 def largest_answer(terms: StudyTerms, *, num_records: int) -> float:
-    """The largest absolute value of a coordinate of an answer; 0 where nobody can answer."""
+    """The largest absolute value of a coordinate of an answer; 0 where nobody can answer.
+
+    Args:
+      terms: What the owner was asked to agree to.
+      num_records: Its n_i.
+    """
     if terms.responses == 0:
         return 0.0
     domain = _domain(terms.feature_map)
@@ -147,6 +156,12 @@ def _largest(terms: StudyTerms, domain: Domain, scale: float) -> float:
 
 def check_response(agreed: Response, query: Query, promise: Promise, *, name: str) -> None:
     """An answer to exactly this query, of the right length, and no larger than noise makes it.
+
+    Args:
+      agreed: What the owner answered.
+      query: What it was asked.
+      promise: What its enrolment came to.
+      name: The owner's name in the study.
 
     Raises:
       RefusedError: It is another answer, or one that would poison the model for all.

@@ -169,6 +169,13 @@ def lines_to(
 ) -> list[OwnerLine]:
     """One line to each owner, at the place where the journal ends.
 
+    Args:
+      plan: What each is asked.
+      feature_map: What its records are read by.
+      owners: The owners, in the order of the settings.
+      journal: The run's durable trace.
+      study_id: The study's id.
+
     Raises:
       InputError: A tick of the journal is damaged, missing, or of an owner or size unknown to it.
     """
@@ -217,6 +224,12 @@ def enrollments_of(
     journal: Journal, lines: Sequence[OwnerLine], *, plan: Plan, on_enrolled: Callable[[], None]
 ) -> tuple[Enrollment, ...]:
     """What each owner promised: agreed on at the first start, taken up at later ones.
+
+    Args:
+      journal: Keeps what was promised, before anybody is asked a question.
+      lines: The owners.
+      plan: What each is asked to promise.
+      on_enrolled: Called once all have agreed, at every start.
 
     Raises:
       CoprivError: An owner refuses, stays away, or promises something else.

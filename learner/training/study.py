@@ -248,6 +248,10 @@ def _disconnected_on_failure(owners: Sequence[Owner]) -> Iterator[None]:
 def name_study(settings: StudySettings, journal: Journal) -> str:
     """The study's id: drawn at its first start, before anything else is noted.
 
+    Args:
+      settings: The study.
+      journal: The run's durable trace.
+
     Raises:
       InputError: The journal is damaged.
     """
@@ -256,6 +260,11 @@ def name_study(settings: StudySettings, journal: Journal) -> str:
 
 def name_of_begun(settings: StudySettings, journal: Journal, *, path: Path) -> str:
     """The id of a study that was begun.
+
+    Args:
+      settings: The study.
+      journal: The run's durable trace.
+      path: Its file, for the sentence.
 
     Raises:
       InputError: It has none, or another's: it is not the file that :func:`name_study` wrote to.
