@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.arrays import Vector
+from common.errors import InputError
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -64,6 +65,9 @@ class PoissonClocks(Iterator[Tick]):
       block: How many ticks are drawn at once.
       rng: Where the randomness comes from.
 
+    Raises:
+      InputError: A rate is not positive and finite, or a group is empty or named twice.
+
     >>> clocks = PoissonClocks(each_alone(3), np.ones(3), rng=np.random.default_rng(1))
     >>> [tick.owners for tick in itertools.islice(clocks, 4)]
     [(2,), (2,), (1,), (1,)]
@@ -74,10 +78,11 @@ class PoissonClocks(Iterator[Tick]):
     def __init__(
         self, groups: Groups, rates: Vector, *, block: int = 1024, rng: np.random.Generator
     ) -> None:
+        _check_groups(groups)
         self._groups = groups
         self._is_each_alone = groups == each_alone(len(groups))
         self._total_rate = float(np.sum(rates))
-        self._shares = _cumulative_shares(rates)
+        self._shares = _cumulative_shares(rates, len(groups))
         self._block = block
         self._rng = rng
         self._now = 0.0
@@ -161,10 +166,13 @@ def draw_slots(
     Returns:
       Indices of clocks, shape (T, R).
 
+    Raises:
+      InputError: A rate is not positive and finite.
+
     >>> draw_slots(np.ones(3), horizon=2, replicates=4, rng=np.random.default_rng(1)).shape
     (2, 4)
     """
-    shares = _cumulative_shares(rates)
+    shares = _cumulative_shares(rates, len(rates))
     uniform = rng.random((horizon, replicates))
     return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
 
@@ -183,17 +191,36 @@ def first_slots(rates: Vector, *, horizon: int, rng: np.random.Generator) -> NDA
     >>> first_slots(np.ones(3), horizon=4, rng=np.random.default_rng(1)).tolist()
     [2, 2, 1, 1]
     """
-    shares = _cumulative_shares(rates)
+    shares = _cumulative_shares(rates, len(rates))
     # Each tick takes two numbers, the first for its time.
     uniform = rng.random((horizon, 2))[:, 1]
     return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
 
 
-def _cumulative_shares(rates: Vector) -> Vector:
+def _cumulative_shares(rates: Vector, num_groups: int) -> Vector:
     """Cumulative probabilities of the clocks, the last one exactly 1."""
+    if rates.shape != (num_groups,) or num_groups == 0:
+        raise InputError(
+            f"clock rates: got {rates.size} for {num_groups} clocks; give one rate for each clock"
+        )
+    if not (np.all(rates > 0) and np.all(np.isfinite(rates))):
+        raise InputError(
+            f"clock rates: got {rates.tolist()}, expected finite numbers above 0; "
+            "leave out owners that never answer"
+        )
     shares: Vector = np.cumsum(rates) / np.sum(rates)
     shares[-1] = 1.0
     return shares
+
+
+def _check_groups(groups: Sequence[tuple[int, ...]]) -> None:
+    """Refuse an empty group, and an owner with two clocks."""
+    named = [owner for group in groups for owner in group]
+    if not all(groups) or len(set(named)) != len(named):
+        raise InputError(
+            f"groups: got {list(groups)}, expected at least one owner in each group and no owner "
+            "in two; list each owner once"
+        )
 
 
 def slots_of(ticks: Iterable[Tick], groups: Groups) -> NDArray[np.intp]:

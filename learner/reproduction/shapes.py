@@ -42,6 +42,9 @@ def fit_constants(total_records: Vector, privacy_sums: Vector, costs: Vector) ->
       privacy_sums: Its S, shape (m,).
       costs: Its measured cost of privacy or relative fitness, above 0, shape (m,).
 
+    Raises:
+      ValueError: Lengths differ, or a number is not positive.
+
     >>> n, S = np.array([10.0, 20.0, 40.0]), np.ones(3)
     >>> fitted = fit_constants(n, S, 5.0 / n**2)
     >>> round(fitted.sqrt_term, 9), round(fitted.linear_term, 9)
@@ -49,6 +52,10 @@ def fit_constants(total_records: Vector, privacy_sums: Vector, costs: Vector) ->
 
     References: [A] (11), figures 4, 5 and 9.
     """
+    if not total_records.shape == privacy_sums.shape == costs.shape or costs.size == 0:
+        raise ValueError("costs: expected one n, one S and one cost for each study")
+    if not (np.all(total_records > 0) and np.all(privacy_sums > 0) and np.all(costs > 0)):
+        raise ValueError("costs: expected n, S and costs above 0")
     x = np.sqrt(privacy_sums) / total_records
     rows = np.stack([x, x**2], axis=1) / costs[:, None]
     # x spans decades: columns of equal size keep the solver's tolerance meaningful.

@@ -40,10 +40,24 @@ class Attendance:
       availability: Share of the time at which each owner answers, in (0, 1], shape (N,); None
         for always.
       mean_absence: Mean length of an absence in units of virtual time.
+
+    Raises:
+      InputError: A share is not in (0, 1], or the length is not positive.
     """
 
     availability: Vector | None = None
     mean_absence: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share and no length."""
+        a = self.availability
+        if a is not None and not (np.all(a > 0) and np.all(a <= 1)):
+            raise InputError(
+                f"availability: got {a.tolist()}, expected shares above 0 and at most 1; "
+                "leave out owners that never answer"
+            )
+        if not 0 < self.mean_absence < np.inf:
+            raise InputError(f"mean_absence: got {self.mean_absence}, expected a number above 0")
 
     @property
     def complete(self) -> bool:
@@ -51,8 +65,18 @@ class Attendance:
         return self.availability is None or bool(np.all(self.availability == 1.0))
 
     def shares(self, num_owners: int) -> Vector:
-        """The availability of each owner, shape (N,)."""
-        return np.ones(num_owners) if self.availability is None else self.availability
+        """The availability of each owner, shape (N,).
+
+        Raises:
+          InputError: It is known for another number of owners.
+        """
+        if self.availability is None:
+            return np.ones(num_owners)
+        if self.availability.shape != (num_owners,):
+            raise InputError(
+                f"availability: got {self.availability.size} numbers for {num_owners} owners"
+            )
+        return self.availability
 
 
 ALWAYS = Attendance()

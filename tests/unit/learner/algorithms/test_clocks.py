@@ -1,11 +1,13 @@
 """Clocks: what holds whatever is drawn; the distributions are in tests/statistical."""
 
 import itertools
+import math
 from itertools import islice
 
 import numpy as np
 import pytest
 
+from common.errors import InputError
 from learner.algorithms.clocks import (
     PoissonClocks,
     Tick,
@@ -68,6 +70,32 @@ def test_slots_of_many_runs_name_every_clock():
     slots = draw_slots(np.ones(4), horizon=50, replicates=7, rng=np.random.default_rng(1))
     assert slots.shape == (50, 7)
     assert set(np.unique(slots)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, math.nan, 1.0)])
+def test_rates_must_be_positive(rates):
+    with pytest.raises(InputError, match=r"clock rates: .*above 0"):
+        clocks(rates=rates)
+    with pytest.raises(InputError, match=r"clock rates: .*above 0"):
+        draw_slots(np.array(rates), horizon=1, replicates=1, rng=np.random.default_rng(1))
+
+
+def test_infinite_rates_are_refused():
+    with pytest.raises(InputError, match="clock rates"):
+        clocks(rates=(1.0, math.inf, 1.0))
+
+
+def test_each_clock_has_one_rate():
+    with pytest.raises(InputError, match="2 for 3 clocks"):
+        clocks(rates=(1.0, 1.0))
+    with pytest.raises(InputError, match="0 for 0 clocks"):
+        clocks(groups=(), rates=())
+
+
+@pytest.mark.parametrize("groups", [((0,), (), (1,)), ((0,), (0, 1), (2,))])
+def test_groups_are_disjoint_and_not_empty(groups):
+    with pytest.raises(InputError, match="groups: "):
+        clocks(groups)
 
 
 def test_each_alone_is_one_clock_per_owner():

@@ -16,3 +16,12 @@ def test_fitting_finds_both_constants():
     assert fitted.largest_misfit < 1e-6
     only_square = fit_constants(n, S, 600.0 * x**2 * np.exp(rng.normal(0, 0.01, 30)))
     assert only_square.sqrt_term * np.median(x) < 0.02 * 600.0 * np.median(x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("n", "S", "costs"),
+    [([1.0], [1.0, 2.0], [1.0]), ([], [], []), ([0.0], [1.0], [1.0]), ([1.0], [1.0], [np.nan])],
+)
+def test_impossible_costs_are_refused(n, S, costs):
+    with pytest.raises(ValueError, match="costs: expected"):
+        fit_constants(np.array(n), np.array(S), np.array(costs))

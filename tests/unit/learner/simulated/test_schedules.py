@@ -72,6 +72,19 @@ def test_absences_last_as_long_as_they_are_said_to():
     assert stays == pytest.approx(1 - a * (1 - decay), abs=0.01)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"availability": np.array([0.0, 1.0])},
+        {"availability": np.array([np.nan])},
+        {"mean_absence": 0.0},
+    ],
+)
+def test_impossible_attendance_is_refused(changes):
+    with pytest.raises(InputError):
+        Attendance(**changes)
+
+
 def test_owners_that_hardly_ever_answer_are_refused(monkeypatch):
     """A round that nobody answers once had a model of 0/0."""
     monkeypatch.setattr("learner.simulated.schedules.LONGEST_WAIT", 1)
