@@ -127,7 +127,8 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     if fault == "too_short" and _repeats(place, kind):
         return f"{key}: none is given; add a section [[{key}]] for each"
     if fault in _TABLES:
-        problem = f"expected a table of settings, such as [{_without_numbers(place)}]"
+        table = _named([part for part in place if not isinstance(part, int)])
+        problem = f"expected a table of settings, such as [{table}]"
     elif fault == "int_type" and isinstance(detail["input"], float):
         problem = f"expected {_PLAIN[fault]} without a point{_example(place, kind)}"
     elif fault in _NUMBERS and (between := _between(place, kind)):

@@ -294,7 +294,9 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
         raise InputError(_no_table(path))
     if query is None:
         tables = reading(database.tables, str(path))
-        example = tables[0] if tables else "TABLE"
+        # What is no plain name would have to be typed otherwise than it is shown.
+        plain = (table for table in tables if printable(table) == table and '"' not in table)
+        example = next(plain, "TABLE")
         raise InputError(
             f"{path}: a database needs query, such as 'select * from \"{example}\"'; it has the "  # noqa: S608
             f"tables {named(tables, 10) or '(none)'}"

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import grpc
 
-from common.errors import BusyError, RefusedError
+from common.errors import BusyError, InputError, RefusedError
 from common.texts import printable
 from common.wire import status_of
 from owner.access import RateLimit
-from owner.ledger_rows import LedgerDiskError
 
 log = logging.getLogger("copriv.owner")
 
@@ -76,8 +75,9 @@ class Refusals:
     def public(self, error: Exception) -> PublicRefusal:
         """What the other side may know of an error; an unexpected one is logged here in full."""
         if not isinstance(error, RefusedError):
-            if isinstance(error, LedgerDiskError):
-                # It says all: forty lines of how it came about would hide it, ten times over.
+            if isinstance(error, InputError):
+                # Of a full disk, or a table that was changed or removed: it says all, and forty
+                # lines of how it came about would hide it, ten times over.
                 self._failed.say(f"a call failed: {printable(error)}")
             else:
                 self._failed.say("a call failed", error=error)

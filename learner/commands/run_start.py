@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from common.arrays import Vector
 from common.command import stoppable
-from common.errors import UnreachableError
+from common.errors import InputError, UnreachableError
 from common.files import make_folder, refused, write_or_refuse
 from common.model import Model
 from learner.commands.display import Display
@@ -33,6 +34,8 @@ from learner.results.run_folder import (
     OWNERS,
     STUDY_ID,
     Trace,
+    is_begun,
+    write_features,
     write_json,
     write_settings,
     write_table,
@@ -40,6 +43,7 @@ from learner.results.run_folder import (
 from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
 from learner.results.summary import Evaluated, Summary, summarise
+from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
 from learner.training.study import Outcome, Watch, name_study, train
@@ -56,6 +60,7 @@ class RunStart:
       base: The folder that paths of the settings are in.
       going_on: What to type after Ctrl-C.
       stages: What was done before, where it is shown.
+      begun: Whether the folder holds the run already.
     """
 
     folder: Path
@@ -64,6 +69,7 @@ class RunStart:
     base: Path
     going_on: Training | Simulating
     stages: Stages | None = None
+    begun: bool = False
 
 
 def train_into(
@@ -116,10 +122,14 @@ def _trained(
     folder, settings, going_on = start.folder, start.settings, start.going_on
     metrics = LearnerMetrics(expiry=connections.expiry)
     with ExitStack() as stack:
-        # First: where the port is taken, nothing of the run is there yet.
-        stack.enter_context(metrics.served(settings.network.metrics))
         journal = Journal(folder / JOURNAL)
         stack.callback(journal.close)
+        _refuse_anothers(start, journal)
+        # Before it has a name: where the port is taken, nothing of the run is there yet.
+        stack.enter_context(metrics.served(settings.network.metrics))
+        # A simulation's owners have read theirs.
+        if isinstance(going_on, Training) and not start.begun:
+            write_features(folder / "features.json", start.public.feature_map)
         study_id = name_study(settings, journal)
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=start.base)
@@ -144,6 +154,39 @@ def _trained(
         except UnreachableError as error:
             raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
         return outcome, study_id, display.edge
+
+
+def _refuse_anothers(start: RunStart, journal: Journal) -> None:
+    """Refuse what another command made of the folder since this one looked; now we hold it.
+
+    Raises:
+      InputError: It began a run there, or ended ours.
+    """
+    folder = start.folder
+    refuse_given_up(folder, journal)
+    if start.begun and (folder / "summary.json").is_file():
+        raise InputError(
+            f"{folder}: another command has finished this run meanwhile; type copriv report "
+            f"{shlex.quote(str(folder))}"
+        )
+    if not start.begun and is_begun(folder):
+        raise InputError(
+            f"{folder}: another command began a run there meanwhile, which is left as it is; give "
+            "another folder"
+        )
+
+
+def refuse_given_up(folder: Path, journal: Journal) -> None:
+    """Refuse to go on with a run whose owners were told that it is over.
+
+    Raises:
+      InputError: It is such a run.
+    """
+    if is_given_up(journal):
+        raise InputError(
+            f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "
+            "start a new one with copriv train STUDY.toml"
+        )
 
 
 def _measured(

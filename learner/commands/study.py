@@ -17,7 +17,7 @@ from common.terms import Records
 from common.texts import counted
 from learner.commands.display import listening
 from learner.commands.going_on import Simulating, Training, stoppable_run
-from learner.commands.run_start import RunStart, print_summary, train_into
+from learner.commands.run_start import RunStart, print_summary, refuse_given_up, train_into
 from learner.network.connections import remote_owners, simulated_owners
 from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import PublicSide, prepare_public_side
@@ -35,7 +35,6 @@ from learner.results.run_folder import (
 )
 from learner.results.run_quality import Union
 from learner.results.summary import Summary, read_summary
-from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.study import name_of_begun
 
@@ -85,7 +84,6 @@ def run_training(
         stoppable_run(going_on := Training(folder, insecure, resumes=resume is not None)),
     ):
         make_folder(folder)
-        write_features(folder / "features.json", public.feature_map)
         start = RunStart(
             folder=folder,
             settings=settings,
@@ -113,11 +111,7 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
     with closing(Journal(folder / JOURNAL)) as journal:
         # Noted before the run's settings are there: without it owners would be asked anew.
         name_of_begun(settings, journal, path=folder / JOURNAL)
-        if is_given_up(journal):
-            raise InputError(
-                f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "
-                "start a new one with copriv train STUDY.toml"
-            )
+        refuse_given_up(folder, journal)
     agreed = settings.features.model_copy(update={"map": (folder / "features.json").absolute()})
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
     told = listening(console)
@@ -125,7 +119,12 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
         settings, public.feature_map, base=folder, insecure=insecure, on_listening=told
     ) as connections:
         start = RunStart(
-            folder=folder, settings=settings, public=public, base=folder, going_on=going_on
+            folder=folder,
+            settings=settings,
+            public=public,
+            base=folder,
+            going_on=going_on,
+            begun=True,
         )
         train_into(start, connections, console=console)
     return folder

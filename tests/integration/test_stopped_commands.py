@@ -9,6 +9,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,7 +24,9 @@ import pandas as pd
 import pytest
 import tomli_w
 
+import learner.commands.study
 from common.toml_files import read_toml
+from learner.training.journal import Journal
 from owner.server import RunningOwner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -485,6 +488,95 @@ def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
     assert last_line(full) == (
         f"copriv: {run}: the run folder is not empty; give another one with --out"
     )
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """The next training waits, once it has looked at its folder, until something else is done."""
+
+    def begin(other: Callable[[], object]) -> None:
+        prepare = learner.commands.study.prepare_public_side
+
+        def slow(*given: Any, **named: Any) -> Any:
+            monkeypatch.setattr("learner.commands.study.prepare_public_side", prepare)
+            other()
+            return prepare(*given, **named)
+
+        monkeypatch.setattr("learner.commands.study.prepare_public_side", slow)
+
+    return begin
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What a run's files hold; the journal's own are written when it is looked at."""
+    kept = (file for file in folder.iterdir() if not file.name.startswith("journal"))
+    return {file.name: file.read_bytes() for file in kept}
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_run_that_another_command_began_meanwhile_is_left_as_it_is(
+    study, tmp_path, typed, monkeypatch, meanwhile, is_stopped
+):
+    """Another study took its journal for its own, and showed answers to other questions."""
+    run, left = tmp_path / "run", {}
+
+    def begin() -> None:
+        with monkeypatch.context() as patch:
+            if is_stopped:
+                patch.setattr("learner.results.run_folder.Trace.append", stop)
+            begun = typed("copriv", "train", study, "--resume", run)
+        assert begun.returncode == (130 if is_stopped else 0), begun.stderr
+        left.update(contents(run))
+
+    meanwhile(begin)
+    said = typed("copriv", "train", study, "--set", "name=other", "--resume", run)
+    assert said.returncode == 2
+    assert last_line(said) == (
+        f"copriv: {run}: another command began a run there meanwhile, which is left as it is; "
+        "give another folder"
+    )
+    assert contents(run) == left
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (("close", "--abandon"), "the run was given up with copriv close --abandon"),
+        (("train", "--resume"), "another command has finished this run meanwhile"),
+    ],
+)
+def test_a_run_that_another_command_ended_meanwhile_is_not_gone_on_with(
+    study, tmp_path, typed, monkeypatch, meanwhile, other, sentence
+):
+    """Its owners were blamed for a study that was closed, or its pages were written once more."""
+    run, left = tmp_path / "run", {}
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.results.run_folder.Trace.append", stop)
+        assert typed("copriv", "train", study, "--out", run).returncode == 130
+
+    def end() -> None:
+        ended = typed("copriv", *other, run)
+        assert ended.returncode == 0, ended.stderr
+        left.update(contents(run))
+
+    meanwhile(end)
+    said = typed("copriv", "train", "--resume", run)
+    assert said.returncode == 2
+    assert last_line(said).startswith(f"copriv: {run}: {sentence}")
+    assert contents(run) == left
+
+
+def test_a_folder_that_another_command_holds_is_not_emptied(study, tmp_path, typed, monkeypatch):
+    """Both had found it empty, and the second one found the first one's port taken."""
+    run = tmp_path / "run"
+    run.mkdir()
+    monkeypatch.setattr("learner.results.run_folder.is_empty", lambda _: True)
+    with closing(Journal(run / "journal.sqlite")), socket.create_server(("127.0.0.1", 0)) as port:
+        taken = f'network.metrics="127.0.0.1:{port.getsockname()[1]}"'
+        said = typed("copriv", "train", study, "--set", taken, "--out", run)
+        assert (run / "journal.sqlite").is_file()
+    assert said.returncode == 2
+    assert last_line(said).endswith("another process holds this run; wait for it to end")
 
 
 def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(

@@ -82,6 +82,7 @@ class Example(Settings):
     number: int = 1
     path: Place | None = None
     secret: SecretPlace | None = None
+    tables: dict[str, dict[str, int]] | None = None
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,8 @@ class Example(Settings):
         ('path = "a\\u0000b"', r"path: got .*, expected a path without the character NUL"),
         ('secret = "file:a\\u0000b"', r'secret: got .*, expected "file:PATH"'),
         ('"\\u001b[2J" = 1', r"is not a known key"),
+        ('tables = { "\\u001b[2J" = 1 }', "expected a table of settings, such as"),
+        (f"tables = {{ {'a' * 5000} = 1 }}", "expected a table of settings, such as"),
     ],
 )
 def test_a_hostile_settings_file_is_one_printable_sentence(text, sentence, tmp_path):

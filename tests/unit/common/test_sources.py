@@ -468,6 +468,17 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     assert (tmp_path / database).read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2Ja", 'a"b', "a" * 100_000])
+def test_a_table_whose_name_cannot_be_shown_is_no_example_of_a_query(tmp_path, name):
+    """The query that was advised ran over two lines, or was none."""
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as opened:
+        opened.execute('create table "{}" (rate)'.format(name.replace('"', '""')))
+    with pytest.raises(InputError, match="such as 'select \\* from \"TABLE\"'") as refused:
+        read(tmp_path, "t.sqlite")
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1000
+
+
 def test_a_small_database_makes_no_cell_that_fills_the_disk(tmp_path):
     opened = sqlite3.connect(tmp_path / "t.sqlite")
     opened.execute("create view loans as select 1 as rate, zeroblob(900000000) as note")

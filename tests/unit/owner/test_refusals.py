@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 
 import grpc
+import pytest
 
-from common.errors import BusyError, OrderError
+from common.errors import BusyError, InputError, OrderError
 from common.logs import start_logging
 from owner.ledger_rows import LedgerDiskError
+from owner.raw_rows import table_changed
 from owner.refusals import FAILED, Refusals
 
 
@@ -26,11 +28,20 @@ def test_what_a_caller_sent_begins_no_line_of_the_log(capsys):
     assert all(line.startswith("  ") for line in others)
 
 
-def test_a_disk_that_is_full_is_told_in_one_line(caplog):
-    fault = "ledger.sqlite: the ledger cannot be used (database or disk is full)"
-    assert Refusals().public(LedgerDiskError(fault)).sentence == FAILED
+@pytest.mark.parametrize(
+    "error",
+    [
+        LedgerDiskError("ledger.sqlite: the ledger cannot be used (database or disk is full)"),
+        table_changed("stays.parquet"),
+        InputError("stays.parquet: cannot be read as a table: No such file or directory"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_file_that_cannot_be_used_is_told_in_one_line(caplog, error):
+    """Of a table that was changed under an owner, forty lines stood around the one sentence."""
+    assert Refusals().public(error).sentence == FAILED
     (record,) = caplog.records
-    assert record.getMessage() == f"a call failed: {fault}"
+    assert record.getMessage() == f"a call failed: {error}"
     assert record.exc_info is None
 
 
