@@ -1008,3 +1008,13 @@ def test_a_column_whose_name_is_blank_is_named_in_quotes(folder, typed):
     raw_table().assign(**{"": "x"}).to_parquet("stays.parquet")
     told = init(typed, "stays.parquet", "--target", "days", "--owners", "county", "--out", "s")
     assert "note: '': left out: it says the same of every record" in told
+
+
+def test_an_owners_settings_go_into_a_file_of_toml(folder, typed):
+    """Of copriv init, --out is a folder: settings and a ledger went into a file of its name."""
+    said = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "north")
+    assert said.returncode == 2
+    assert "--out north: expected a file ending in .toml, such as north/owner.toml" in said.stderr
+    assert not (folder / "north").exists()
+    made = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "north/owner.toml")
+    assert made.returncode == 0, made.stderr
