@@ -92,8 +92,8 @@ class Column:
 
     @property
     def shown(self) -> str:
-        """Its name as sentences have it."""
-        return printable(self.name, LONGEST_NAME)
+        """Its name as sentences have it; one of blanks in quotes."""
+        return printable(self.name if self.name.strip() else repr(self.name), LONGEST_NAME)
 
     @property
     def kind_shown(self) -> str:

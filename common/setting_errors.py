@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, time
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -38,6 +39,8 @@ _NUMBERS = {
     *("int_type", "int_parsing", "float_type", "float_parsing"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
 }
+# What TOML reads without quotes, each with a form that it writes them in.
+_DATES = (date, time)
 _TABLES = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -141,13 +144,32 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
         problem = re.sub(r"^expected (greater|less) than", r"expected a number \1 than", problem)
         # As TOML writes it.
         problem = re.sub(r"\bFalse$", "false", problem)
-    if "number" in problem:
-        problem += number_hint(str(detail["input"]))
+    problem += _hint(problem, detail["input"])
     return f"{key}: {got}{problem}" if key else problem
 
 
+def _hint(problem: str, value: object) -> str:
+    """How what was probably meant is written."""
+    if "number" in problem:
+        return number_hint(str(value))
+    has_dates = any(isinstance(part, _DATES) for part in _parts(value))
+    return "; where a date is meant, write it in quotes" if has_dates else ""
+
+
 def _shown(value: object) -> str:
-    return printable(repr(value).lower() if isinstance(value, bool) else repr(value), LONGEST_VALUE)
+    """A value nearly as TOML writes it."""
+    if isinstance(value, list):
+        text = f"[{', '.join(map(_shown, value[:LONGEST_VALUE]))}]"
+    elif isinstance(value, _DATES):
+        text = value.isoformat()
+    else:
+        text = repr(value).lower() if isinstance(value, bool) else repr(value)
+    return printable(text, LONGEST_VALUE)
+
+
+def _parts(value: object) -> Sequence[object]:
+    """The values of a list, or the value itself."""
+    return value if isinstance(value, list) else [value]
 
 
 def _without_numbers(place: Sequence[Any]) -> str:

@@ -23,6 +23,15 @@ BEGINNING = 100
 # Where Python's reader stopped, and what stands there after a key, without a comment.
 _LINE = re.compile(r"\(at line ([0-9]+),", re.ASCII)
 _VALUE = re.compile(r"[^=#]*+=[ \t]*+([^ \t\r#]++(?:[ \t]?%)?)[ \t\r]*+(?:#.*+)?", re.ASCII)
+# What often stands in the line where the reader stopped, or in its words, and what to write.
+_HINTS = (
+    (re.compile("[\u2018-\u201f\u00ab\u00bb]"), "quotes are \" or ', without any slant"),
+    (re.compile(r'"[^"]*\\'), "write a path with / in the place of \\"),
+    (re.compile(r"=[ \t]*(?:None|null|nil)\b"), "leave the key out where there is no value"),
+    (re.compile(r"=[ \t]*(?:True|False|TRUE|FALSE)\b"), "write true or false in small letters"),
+    (re.compile(r"=[ \t]*[^\W\d]"), "a text stands in quotes"),
+    (re.compile("^Cannot overwrite a value"), "its key has a value already, so leave one out"),
+)
 # So many of a folder's settings files are named.
 NAMED = 3
 # Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
@@ -106,19 +115,23 @@ def _why_not(path: Path, text: str, error: ValueError) -> str:
     for mark, what in _OURS.items():
         if f'"{mark}' in text[:BEGINNING]:
             return f"this is {what}; give a TOML file"
-    return f"not valid TOML: {printable(error)}; correct that place{_number_hint(text, error)}"
+    return f"not valid TOML: {printable(error)}; correct that place{_hint(text, error)}"
 
 
-def _number_hint(text: str, error: ValueError) -> str:
-    """How a number is written, where TOML ends at the comma or the percent sign of one.
+def _hint(text: str, error: ValueError) -> str:
+    """How what was probably meant is written, where TOML ends at it.
 
-    >>> _number_hint("epsilon = 0,5", ValueError("Expected newline (at line 1, column 12)"))
+    >>> _hint("epsilon = 0,5", ValueError("Expected newline (at line 1, column 12)"))
     '; write a number without commas, 1,000 as 1000 and 0,5 as 0.5'
+    >>> _hint("target = los", ValueError("Invalid value (at line 1, column 10)"))
+    '; a text stands in quotes'
     """
     stopped = _LINE.search(str(error))
     line = text.split("\n")[int(stopped[1]) - 1] if stopped else ""
     value = _VALUE.fullmatch(line)
-    return number_hint(value[1]) if value else ""
+    number = number_hint(value[1]) if value else ""
+    told = (f"; {hint}" for mark, hint in _HINTS if mark.search(line) or mark.search(str(error)))
+    return number or next(told, "")
 
 
 def _settings_in(folder: Path) -> str:

@@ -12,6 +12,7 @@ import click
 
 from common.command import as_listed, ask, out_file
 from common.config import parse_epsilon
+from common.errors import InputError
 from common.names import name_of_table
 from common.texts import counted, named, printable
 from common.typed_tables import reading_options, typed_place
@@ -88,6 +89,10 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
         write_settings,
     )
 
+    if out.suffix != ".toml":
+        raise InputError(
+            f"--out {out}: expected a file ending in .toml, such as {out / 'owner.toml'}"
+        )
     place = typed_place(table, typed)
     look, notes = look_at_table(place)
     for line in notes:

@@ -28,6 +28,10 @@ def listening(console: Console) -> Callable[[int], None]:
     return lambda port: console.print(f"listening on port {port} for owners", highlight=False)
 
 
+# Studies of so many features are planned in a minute.
+QUICKLY_PLANNED = 50
+
+
 class Display(ExitStack):
     """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
 
@@ -49,6 +53,14 @@ class Display(ExitStack):
         self._trace = trace
         self._metrics = metrics
         self._advance: Advance | None = None
+
+    def plans(self) -> None:
+        """What comes next may take long, and says nothing meanwhile."""
+        features = self._public.feature_map.num_features
+        if features > QUICKLY_PLANNED:
+            self._console.print(
+                f"planning: with {features:,} features it may take many minutes", highlight=False
+            )
 
     def started(self, plan: Plan, lines: Sequence[OwnerLine]) -> None:
         """It is known what runs, and with whom."""

@@ -137,6 +137,8 @@ def _trained(
         arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
         try:
             with stoppable(lambda: display.stopped(going_on.again())):
+                if journal.noted("decision") is None:
+                    display.plans()
                 outcome = train(
                     settings,
                     start.public,

@@ -103,11 +103,16 @@ def grid_of(values: Mapping[str, object]) -> Grid:
     """The grid of a program: for each key a list, a range, an array or a series of values.
 
     Raises:
-      InputError: A key has no values, or one of them twice.
+      InputError: It has no keys, or a key has no values, or one of them twice.
 
     >>> grid_of({"privacy.epsilon": (0.1, 1), "owners": range(2, 4)})
     {'privacy.epsilon': [0.1, 1], 'owners': [2, 3]}
     """
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"grid: got {printable(values, LONGEST_GIVEN)}, expected values by key, such as "
+            '{"privacy.epsilon": [0.1, 1, 10]}'
+        )
     grid = {}
     for key, given in values.items():
         found = [plain(one) for one in given] if _are_several(given) else []

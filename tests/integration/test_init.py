@@ -998,3 +998,20 @@ def test_a_table_of_far_more_columns_than_rows_is_refused_before_they_are_looked
     drop = [word for name in names[5:] for word in ("--drop", name)]
     options = ("--owners", "2", "--public", "30", "--out", "few")
     init(typed, "wide.csv", "--target", "c0", *drop, *options)
+
+
+def test_a_column_whose_name_is_blank_is_named_in_quotes(folder, typed):
+    """A note of it began with a colon."""
+    raw_table().assign(**{"": "x"}).to_parquet("stays.parquet")
+    told = init(typed, "stays.parquet", "--target", "days", "--owners", "county", "--out", "s")
+    assert "note: '': left out: it says the same of every record" in told
+
+
+def test_an_owners_settings_go_into_a_file_of_toml(folder, typed):
+    """Of copriv init, --out is a folder: settings and a ledger went into a file of its name."""
+    said = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "north")
+    assert said.returncode == 2
+    assert "--out north: expected a file ending in .toml, such as north/owner.toml" in said.stderr
+    assert not (folder / "north").exists()
+    made = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "north/owner.toml")
+    assert made.returncode == 0, made.stderr

@@ -459,6 +459,7 @@ def test_an_estimator_of_another_kind_runs_no_study(study, tmp_path):
 @pytest.mark.parametrize(
     ("grid", "seeds", "words"),
     [
+        ("privacy.epsilon=1", 2, "grid: got privacy.epsilon=1, expected values by key, such as"),
         ({"privacy.epsilon": 1}, 2, "grid privacy.epsilon: got 1, expected a list of values"),
         ({"privacy.epsilon": "1,10"}, 2, "got 1,10, expected a list of values"),
         ({"privacy.epsilon": []}, 2, "expected a list of values"),

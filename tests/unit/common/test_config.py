@@ -247,3 +247,21 @@ def test_a_section_that_may_repeat_is_told_with_its_brackets(tmp_path):
     (tmp_path / "w.toml").write_text("parts = 1\n")
     with pytest.raises(InputError, match=r"parts: got 1, .* a section \[\[parts\]\] with size"):
         load_settings(Whole, tmp_path / "w.toml")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("2020-01-01", "got 2020-01-01, expected a path"),
+        ("2020-01-01T10:00:00", "got 2020-01-01T10:00:00, expected a path"),
+        ("[2020-01-01, true, 'a']", "got [2020-01-01, true, 'a'], expected a path"),
+    ],
+)
+def test_a_date_without_quotes_is_shown_as_it_was_written(typed, told, tmp_path):
+    """It was shown as datetime.date(2020, 1, 1)."""
+    path = tmp_path / "a.toml"
+    path.write_text(f"path = {typed}\n")
+    with pytest.raises(InputError) as wrong:
+        load_settings(Example, path)
+    assert told in str(wrong.value)
+    assert str(wrong.value).endswith("; where a date is meant, write it in quotes")

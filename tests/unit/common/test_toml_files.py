@@ -52,6 +52,27 @@ def test_a_number_that_is_none_in_toml_is_told_how_to_be_written(tmp_path, numbe
     assert str(refused.value).endswith(f"; correct that place{hint}")
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("target = los", "a text stands in quotes"),
+        ("target = \u201clos\u201d", "quotes are \" or ', without any slant"),
+        ('path = "C:\\Users\\me\\all.csv"', "write a path with / in the place of \\"),
+        ('path = "data\\all.csv"', "write a path with / in the place of \\"),
+        ("name = None", "leave the key out where there is no value"),
+        ("guard = False", "write true or false in small letters"),
+        ("seed = 2", "its key has a value already, so leave one out"),
+    ],
+)
+def test_what_people_write_in_the_place_of_toml_is_told_how_to_be_written(tmp_path, line, hint):
+    """Only the place was told, of which the reader's words say little."""
+    path = tmp_path / "study.toml"
+    path.write_text(f"seed = 1\n{line}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"at line 2, .*; correct that place; ") as refused:
+        read_toml(path)
+    assert str(refused.value).endswith(f"; {hint}")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     path = tmp_path / "study.toml"
