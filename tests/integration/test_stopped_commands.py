@@ -1,7 +1,5 @@
 """After Ctrl-C, or in a folder that an earlier command left, what is advised is true: it works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -13,10 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +20,6 @@ import pytest
 import tomli_w
 
 from common.toml_files import read_toml
-from owner.server import RunningOwner
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("a", "b")
@@ -32,32 +27,30 @@ NAMES = ("a", "b")
 SECONDS = 60
 
 
-def stop(*_: object, **__: object) -> None:
+def stop(*_, **__):
     """What Ctrl-C does."""
     raise KeyboardInterrupt
 
 
-def last_line(said: Any) -> str:
+def last_line(said):
     """The sentence that a command ended with."""
     lines = said.stderr.strip().splitlines()
     return lines[-1] if lines else ""
 
 
-def advised(sentence: str) -> list[str]:
+def advised(sentence):
     """The command in the sentence, as it is typed."""
     return shlex.split(sentence.split("`")[1])
 
 
 @pytest.fixture
-def owners(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> dict[str, RunningOwner]:
+def owners(owner_folder, serve_owner):
     """Two that serve."""
     return {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
 
 
 @pytest.fixture
-def study(tmp_path: Path, owners: dict[str, RunningOwner]) -> Path:
+def study(tmp_path, owners):
     """A study of both."""
     addresses = {name: f"127.0.0.1:{one.port}" for name, one in owners.items()}
     table = {
@@ -77,7 +70,7 @@ def study(tmp_path: Path, owners: dict[str, RunningOwner]) -> Path:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Path:
+def records(tmp_path):
     """A study whose records are all here."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(400, 2)), columns=["u", "v"])
@@ -261,7 +254,7 @@ def test_a_command_that_is_stopped_before_it_began_says_so_and_no_more(command):
     scripts = read_toml(ROOT / "pyproject.toml")["project"]["scripts"]
     module, function = scripts[command].split(":")
 
-    def typed_with(handler: str) -> subprocess.CompletedProcess[str]:
+    def typed_with(handler):
         code = IN_THE_IMPORTS.format(handler=handler, module=module, function=function)
         return subprocess.run(
             [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False

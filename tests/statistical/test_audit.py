@@ -1,23 +1,18 @@
 """The audit finds no fault in the mechanism, and finds each of three broken ones."""
 
-from __future__ import annotations
-
 import math
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import owner.core
 from common.losses import LOSSES, Squared
-from common.privacy import NoisePlan
 from common.releases import GRADIENT, NEWTON
-from owner.audit import Finding, audit, clopper_pearson, epsilon_lower_bound
+from owner.audit import audit, clopper_pearson, epsilon_lower_bound
 from owner.audit_cases import CASES, AuditCase
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 
@@ -36,15 +31,15 @@ CONFIDENCE = 0.99999
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     memory = Path("/dev/shm")  # noqa: S108
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
         yield Path(made)
 
 
-def strongest(findings: list[Finding]) -> dict[str, float]:
+def strongest(findings):
     """The largest lower bound of each attack, as a share of its promise."""
-    shares: dict[str, float] = {}
+    shares = {}
     for finding in findings:
         share = finding.lower_bound / float(finding.promised)
         shares[finding.attack] = max(share, shares.get(finding.attack, 0.0))
@@ -101,7 +96,7 @@ def test_the_audit_bounds_epsilon_of_other_releases_too(folder, name, trials, le
 class NotChecked(DrawnAhead):
     """A broken mechanism, which also forgot to ask the noise library."""
 
-    def epsilon(self, *, responses: int) -> Fraction:
+    def epsilon(self, *, responses):
         return Fraction(0)
 
 
@@ -109,7 +104,7 @@ class NotChecked(DrawnAhead):
     "case", [SQUARED, LONG_GRADIENTS, LONG_CURVATURES, LONG_COUNTS], ids=lambda case: case.name
 )
 def test_half_the_noise_is_caught(folder, case):
-    def half(plan: NoisePlan) -> DrawnAhead:
+    def half(plan):
         quiet = SecureNoise(replace(plan, scale_units=plan.scale_units / 2))
         ahead = min(64, plan.responses)
         return NotChecked(quiet, vectors=ahead, block=max(1, ahead // 2))
@@ -125,16 +120,16 @@ def test_half_the_noise_is_caught(folder, case):
 @pytest.mark.parametrize("along", ["responses", "coordinates"])
 def test_a_noise_that_repeats_is_caught(folder, along):
     class Repeats:
-        def __init__(self, plan: NoisePlan) -> None:
+        def __init__(self, plan):
             self.source = SecureNoise(plan)
 
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             noise = self.source.draw(count)
             if along == "responses":
                 return np.repeat(noise[: count // 2], 2, axis=0)
             return np.repeat(noise[:, :1], noise.shape[1], axis=1)
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return self.source.epsilon(responses=responses)
 
     shares = strongest(
@@ -156,7 +151,7 @@ def test_a_noise_that_repeats_is_caught(folder, along):
 def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
     exact = owner.core.mean_gradient
 
-    def unclipped(shard: Any, theta: Any, *, loss: str, clip: float | None, **also: Any) -> Any:
+    def unclipped(shard, theta, *, loss, clip, **also):
         return exact(shard, theta, loss=loss, clip=None, **also)
 
     monkeypatch.setattr(owner.core, "mean_gradient", unclipped)
@@ -170,7 +165,7 @@ def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
 def test_a_factor_that_the_sensitivity_does_not_count_is_caught(folder, monkeypatch):
     exact = owner.core.mean_curvature
 
-    def tenfold(*given: Any, **also: Any) -> Any:
+    def tenfold(*given, **also):
         return 10 * exact(*given, **also)
 
     monkeypatch.setattr(owner.core, "mean_curvature", tenfold)
@@ -182,7 +177,7 @@ def test_records_that_are_not_clamped_are_caught(folder, monkeypatch):
     from common.features import FeatureMap  # noqa: PLC0415
     from common.fitting import ColumnRule  # noqa: PLC0415
 
-    def unclamped(self: FeatureMap, features: np.ndarray) -> np.ndarray:
+    def unclamped(self, features):
         return np.clip(features, -30, 30)
 
     monkeypatch.setattr(FeatureMap, "_bounded", unclamped)
