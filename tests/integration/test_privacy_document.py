@@ -17,6 +17,7 @@ NO_ATTACKS = (
     "free_ports.py",
     "identities.py",
     "ledgers.py",
+    "listening.py",
     "lone_owner.py",
     "make_golden.py",
     "mortal_owner.py",
