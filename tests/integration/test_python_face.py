@@ -143,6 +143,7 @@ def test_labels_go_through_pipelines_and_cross_validation():
     assert np.all(scores > 0.5)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away():
     table, days, hospital = records(900)
     late = days > np.median(days)
@@ -157,6 +158,7 @@ def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away():
     np.testing.assert_array_equal(model.predict(table), chances[:, 1] > 0.5)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_a_rare_class_has_room_for_its_base_rate():
     rng = np.random.default_rng(7)
     x, owners = rng.normal(size=(6000, 1)), np.arange(6000) % 3
@@ -225,6 +227,7 @@ def test_a_regressor_says_in_its_own_words_what_is_no_target(of, words, is_publi
     assert "positive" not in str(refused.value)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_numbers_may_come_as_texts_among_numbers():
     """As of a column of which one cell was typed otherwise."""
     table, days, _ = records(300)
