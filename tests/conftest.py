@@ -7,10 +7,12 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -283,6 +285,14 @@ def make_model():
         )
 
     return make
+
+
+@pytest.fixture
+def fast_folder():
+    """A folder in memory where there is one: syncing thousands of times takes its time."""
+    memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

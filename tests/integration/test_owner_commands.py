@@ -16,7 +16,6 @@ import tomllib
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -576,16 +575,9 @@ def test_names_of_learners_are_shown_as_they_are(tmp_path):
     assert "bank [/red] [1]" in shown
 
 
-@pytest.fixture
-def memory(tmp_path):
-    """Where syncing takes no time, if there is such a place."""
-    shared = Path("/dev/shm")  # noqa: S108
-    return shared if shared.is_dir() else tmp_path
-
-
 @pytest.mark.long
-def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, memory):
-    monkeypatch.setattr(tempfile, "tempdir", str(memory))
+def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, fast_folder):
+    monkeypatch.setattr(tempfile, "tempdir", str(fast_folder))
     result = owner_command("audit", "--trials", "300")
     assert result.returncode == 0, result.stderr
     assert "no attack broke the promise; a bound of 0 is of" in result.stdout
@@ -597,7 +589,7 @@ def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, memory):
     assert statistics.median(float(bound) for name, bound in rows if name in gradients) > 0.1
 
 
-def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, memory):
+def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, fast_folder):
     class HalfTheNoise(SecureNoise):
         def draw(self, count):
             return super().draw(count) // 2
@@ -608,7 +600,7 @@ def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, mem
 
         return audit(folder, noise=half, cases=CASES[:1], **options)
 
-    monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    monkeypatch.setattr(tempfile, "tempdir", str(fast_folder))
     monkeypatch.setattr(owner.audit, "audit", attack)
     said = refused(owner_command("audit", "--trials", "1000"), 3)
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
@@ -627,14 +619,14 @@ def test_the_audit_shows_its_progress_in_lines_elsewhere(monkeypatch):
     assert len(told) == 10
 
 
-def test_the_audit_shows_its_progress_on_a_terminal(memory):
+def test_the_audit_shows_its_progress_on_a_terminal(fast_folder):
     terminal, side = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"],
         stdout=subprocess.PIPE,
         stderr=side,
         text=True,
-        env={**os.environ, "TMPDIR": str(memory)},
+        env={**os.environ, "TMPDIR": str(fast_folder)},
     )
     os.close(side)
     shown = b""

@@ -222,7 +222,7 @@ def start(owners, terms, journal, agreed, *, rounds, patience=60.0, most=None):
 @pytest.mark.parametrize("owner_kind", [FaultyOwner, EagerOwner])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
-    rounds, owner_kind, kind, make_terms, few_records, tmp_path, monkeypatch
+    rounds, owner_kind, kind, make_terms, few_records, fast_folder, monkeypatch
 ):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
@@ -233,7 +233,7 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
         faults = random.Random(seed)
         owners = [owner_kind(name, few_records, seed=1, faults=faults) for name in NAMES]
         agreed = [MemoryOwner(name, few_records, seed=1).enroll(terms) for name in NAMES]
-        path = tmp_path / f"{seed}.sqlite"
+        path = fast_folder / f"{seed}.sqlite"
         rows = []
         while not rows:
             journal = kind(path, faults, share=0.05)

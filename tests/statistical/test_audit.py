@@ -1,10 +1,8 @@
 """The audit finds no fault in the mechanism, and finds each of three broken ones."""
 
 import math
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,13 +28,6 @@ LARGE_EPSILON = Fraction(5, 2)
 CONFIDENCE = 0.99999
 
 
-@pytest.fixture
-def folder():
-    memory = Path("/dev/shm")  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
-        yield Path(made)
-
-
 def strongest(findings):
     """The largest lower bound of each attack, as a share of its promise."""
     shares = {}
@@ -47,11 +38,11 @@ def strongest(findings):
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(folder, loss):
+def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(fast_folder, loss):
     cases = [case for case in CASES if case.release is GRADIENT and case.loss.name == loss]
     assert {case.clipped for case in cases} == {False, True}
     findings = audit(
-        folder,
+        fast_folder,
         trials=TRIALS,
         confidence=CONFIDENCE,
         epsilon_per_response=LARGE_EPSILON,
@@ -82,11 +73,15 @@ def test_gradients_and_curvatures_are_attacked_where_they_are_large():
     ],
 )
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_of_other_releases_too(folder, name, trials, least):
+def test_the_audit_bounds_epsilon_of_other_releases_too(fast_folder, name, trials, least):
     (case,) = (case for case in CASES if case.name == name)
     shares = strongest(
         audit(
-            folder, trials=trials, confidence=0.99, epsilon_per_response=LARGE_EPSILON, cases=[case]
+            fast_folder,
+            trials=trials,
+            confidence=0.99,
+            epsilon_per_response=LARGE_EPSILON,
+            cases=[case],
         )
     )
     assert least < shares["one response"] <= 1
@@ -103,7 +98,7 @@ class NotChecked(DrawnAhead):
 @pytest.mark.parametrize(
     "case", [SQUARED, LONG_GRADIENTS, LONG_CURVATURES, LONG_COUNTS], ids=lambda case: case.name
 )
-def test_half_the_noise_is_caught(folder, case):
+def test_half_the_noise_is_caught(fast_folder, case):
     def half(plan):
         quiet = SecureNoise(replace(plan, scale_units=plan.scale_units / 2))
         ahead = min(64, plan.responses)
@@ -112,13 +107,13 @@ def test_half_the_noise_is_caught(folder, case):
     # A loss and two cells of a table: less of it shows than in what is moved at one place.
     trials, confidence = (6000, 0.99) if case is COUNTS else (TRIALS, CONFIDENCE)
     shares = strongest(
-        audit(folder, trials=trials, confidence=confidence, cases=[case], noise=half)
+        audit(fast_folder, trials=trials, confidence=confidence, cases=[case], noise=half)
     )
     assert 1 < shares["one response"] < 2
 
 
 @pytest.mark.parametrize("along", ["responses", "coordinates"])
-def test_a_noise_that_repeats_is_caught(folder, along):
+def test_a_noise_that_repeats_is_caught(fast_folder, along):
     class Repeats:
         def __init__(self, plan):
             self.source = SecureNoise(plan)
@@ -134,7 +129,7 @@ def test_a_noise_that_repeats_is_caught(folder, along):
 
     shares = strongest(
         audit(
-            folder,
+            fast_folder,
             trials=TRIALS,
             confidence=CONFIDENCE,
             cases=[SQUARED],
@@ -148,7 +143,7 @@ def test_a_noise_that_repeats_is_caught(folder, along):
 
 
 @pytest.mark.parametrize("case", [CLIPPED, LONG_GRADIENTS], ids=lambda case: case.name)
-def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
+def test_a_clip_that_is_not_applied_is_caught(fast_folder, monkeypatch, case):
     exact = owner.core.mean_gradient
 
     def unclipped(shard, theta, *, loss, clip, **also):
@@ -157,23 +152,23 @@ def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
     monkeypatch.setattr(owner.core, "mean_gradient", unclipped)
     # What costs a study each is moved so far that fewer show it.
     trials = TRIALS if case is CLIPPED else 1000
-    shares = strongest(audit(folder, trials=trials, confidence=CONFIDENCE, cases=[case]))
+    shares = strongest(audit(fast_folder, trials=trials, confidence=CONFIDENCE, cases=[case]))
     assert shares["one response"] > (3 if case is CLIPPED else 2)
 
 
 @pytest.mark.long
-def test_a_factor_that_the_sensitivity_does_not_count_is_caught(folder, monkeypatch):
+def test_a_factor_that_the_sensitivity_does_not_count_is_caught(fast_folder, monkeypatch):
     exact = owner.core.mean_curvature
 
     def tenfold(*given, **also):
         return 10 * exact(*given, **also)
 
     monkeypatch.setattr(owner.core, "mean_curvature", tenfold)
-    shares = strongest(audit(folder, trials=500, confidence=CONFIDENCE, cases=[CURVATURES]))
+    shares = strongest(audit(fast_folder, trials=500, confidence=CONFIDENCE, cases=[CURVATURES]))
     assert shares["one response"] > 1.5
 
 
-def test_records_that_are_not_clamped_are_caught(folder, monkeypatch):
+def test_records_that_are_not_clamped_are_caught(fast_folder, monkeypatch):
     from common.features import FeatureMap  # noqa: PLC0415
     from common.fitting import ColumnRule  # noqa: PLC0415
 
@@ -183,7 +178,7 @@ def test_records_that_are_not_clamped_are_caught(folder, monkeypatch):
     monkeypatch.setattr(FeatureMap, "_bounded", unclamped)
     monkeypatch.setattr(ColumnRule, "clamped", ColumnRule.raw)
     shares = strongest(
-        audit(folder, trials=200, confidence=0.99, cases=[SQUARED], noise=secure_noise)
+        audit(fast_folder, trials=200, confidence=0.99, cases=[SQUARED], noise=secure_noise)
     )
     assert shares["one response"] > 1
 

@@ -1,8 +1,6 @@
 """Owners without a network: the object that the service calls, over a real ledger."""
 
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +18,6 @@ from owner.shard import PrivateTable, fingerprint
 def path(tmp_path):
     """Where a ledger is to be."""
     return tmp_path / "ledger.sqlite"
-
-
-@pytest.fixture
-def fast_folder():
-    """A folder in memory where there is one: syncing thousands of charges takes its time."""
-    memory = Path("/dev/shm")  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
