@@ -280,7 +280,7 @@ def _regrouped_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
-def _comma_notes(columns: Mapping[str, Sequence[str]], *, cure: str = SAY_SO) -> list[str]:
+def _comma_notes(columns: Mapping[str, Sequence[str]], *, cure: str) -> list[str]:
     """Where commas are decimal points beyond doubt.
 
     >>> _comma_notes({"share": ["0,2120", "0,3"], "sum": ["48,011"], "name": ["Berg, Ida"]})[0][:43]

@@ -199,15 +199,12 @@ class _Groups:
         self.with_gaps |= {name for name, each in known.items() if each.null_count}
         return True
 
-    def _group(self, group: int) -> Any:
-        return self._file.metadata.row_group(group)
-
     def _statistics(self, group: int, name: str) -> Any:
         """What a file says of a column in a group, None where it says nothing."""
         return self._said_of(group, name) if self._can_be_asked else None
 
     def _said_of(self, group: int, name: str) -> Any:
-        return self._group(group).column(self._places[name]).statistics
+        return self._file.metadata.row_group(group).column(self._places[name]).statistics
 
     @cached_property
     def _can_be_asked(self) -> bool:

@@ -123,12 +123,10 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     got = "" if is_table or is_secret else f"got {_shown(detail['input'])}, "
     if fault == "extra_forbidden":
         return f"{key} is not a known key{_nearest(place, kind)}"
-    if fault == "missing" and _repeats(place, kind):
+    if fault in ("missing", "too_short") and _repeats(place, kind):
         return f"{key}: none is given; add a section [[{key}]] for each"
     if fault == "missing":
         return f"{key} is missing; add it{_example(place, kind)}"
-    if fault == "too_short" and _repeats(place, kind):
-        return f"{key}: none is given; add a section [[{key}]] for each"
     if fault in _TABLES:
         table = _named([part for part in place if not isinstance(part, int)])
         problem = f"expected a table of settings, such as [{table}]"

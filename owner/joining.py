@@ -42,6 +42,7 @@ from common.texts import LONGEST_NAME, counted, exact_text, named, printable
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
 from common.typed_tables import place_below
+from owner.init import LEAVE_EMPTY
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
@@ -242,8 +243,7 @@ def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) ->
         # In other units it is not the study's.
         named = () if rule.name in joining.units else rule.missing
         if column is not None and code_for_missing(column) not in {"", *named}:
-            cure = "leave these cells empty, or have the study name it (features.missing)"
-            yield f"{column.shown}: {code_note(column, cure)}"
+            yield f"{column.shown}: {code_note(column, LEAVE_EMPTY)}"
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:

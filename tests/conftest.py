@@ -1,7 +1,5 @@
 """Shared fixtures: small public tables, their feature map, and owners of every kind."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
@@ -9,13 +7,12 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,20 +27,16 @@ import learner.training.study
 from common.command import OBJECTS_MADE
 from common.config import check_settings
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.model import Model
 from common.tables import TableSource
-from common.terms import Records, StudyTerms
+from common.terms import StudyTerms
 from learner.cli import main as copriv
 from learner.planning.deciding import decide_quietly
-from learner.planning.decision import Decision
-from learner.planning.public_side import PublicSide
-from learner.planning.settings import StudySettings
 from learner.results.summary import Summary
 from owner.cli import main as copriv_owner
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 # How long an example takes depends on what else the machine does, and is no property of the code.
 settings.register_profile("copriv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,7 +45,7 @@ settings.load_profile("copriv")
 COMMANDS = {"copriv": copriv, "copriv-owner": copriv_owner}
 
 
-def make_table(num_records: int, *, seed: int, num_columns: int = 3) -> pd.DataFrame:
+def make_table(num_records, *, seed, num_columns=3):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(num_records, num_columns))
     slopes = np.resize([1.0, -0.5, 0.25], num_columns)
@@ -63,29 +56,29 @@ def make_table(num_records: int, *, seed: int, num_columns: int = 3) -> pd.DataF
 
 
 @pytest.fixture(scope="session")
-def table_maker() -> Callable[..., pd.DataFrame]:
+def table_maker():
     return make_table
 
 
 @pytest.fixture(scope="session")
-def public_table() -> pd.DataFrame:
+def public_table():
     return make_table(500, seed=0)
 
 
 @pytest.fixture(scope="session")
-def feature_map(public_table: pd.DataFrame) -> FeatureMap:
+def feature_map(public_table):
     return fit_feature_map(
         public_table, FeatureSettings(target="y", public=TableSource()), source="public.parquet"
     )
 
 
 @pytest.fixture(scope="session")
-def few_records(feature_map: FeatureMap) -> Records:
+def few_records(feature_map):
     return feature_map.apply(make_table(50, seed=1), where="test")
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
+def postgres():
     """What `database` says to reach PostgreSQL, a variable's server or one of the tests' own."""
     pytest.importorskip("adbc_driver_postgresql.dbapi")
     variable = "COPRIV_TEST_POSTGRES"
@@ -103,9 +96,9 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_terms(feature_map: FeatureMap) -> Callable[..., StudyTerms]:
-    def make(**changes: Any) -> StudyTerms:
-        values: dict[str, Any] = {
+def make_terms(feature_map):
+    def make(**changes):
+        values = {
             "study_id": "study-1",
             "loss": "squared",
             "theta_max": 2.0,
@@ -120,7 +113,7 @@ def make_terms(feature_map: FeatureMap) -> Callable[..., StudyTerms]:
 
 
 @pytest.fixture
-def validation_terms(make_terms: Callable[..., StudyTerms], feature_map: FeatureMap) -> StudyTerms:
+def validation_terms(make_terms, feature_map):
     """Terms of an answer about a finished model."""
     return make_terms(
         release="validation",
@@ -134,18 +127,10 @@ def validation_terms(make_terms: Callable[..., StudyTerms], feature_map: Feature
 
 
 @pytest.fixture
-def owner_folder(tmp_path: Path, feature_map: FeatureMap) -> Callable[..., Path]:
+def owner_folder(tmp_path, feature_map):
     """Writes an owner's folder (records, feature map, OWNER.toml) and returns the settings path."""
 
-    def write(
-        name: str = "owner-a",
-        *,
-        seed: int = 1,
-        num_records: int = 200,
-        table: pd.DataFrame | None = None,
-        pinned: FeatureMap | None = None,
-        **policy: Any,
-    ) -> Path:
+    def write(name="owner-a", *, seed=1, num_records=200, table=None, pinned=None, **policy):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         shard = make_table(num_records, seed=seed) if table is None else table
@@ -167,11 +152,11 @@ def owner_folder(tmp_path: Path, feature_map: FeatureMap) -> Callable[..., Path]
 
 
 @pytest.fixture
-def serve_owner() -> Iterator[Callable[..., RunningOwner]]:
+def serve_owner():
     """Starts owners in this process behind real sockets; all are stopped at the end."""
     with ExitStack() as stack:
 
-        def serve(settings: Path, *, insecure_noise_seed: int | None = None) -> RunningOwner:
+        def serve(settings, *, insecure_noise_seed=None):
             running = start_owner(settings, listen=None, insecure_noise_seed=insecure_noise_seed)
             stack.callback(running.drain, grace=0.5)
             return running
@@ -189,7 +174,7 @@ class Said:
 
 
 @contextmanager
-def a_process_of_its_own() -> Iterator[None]:
+def a_process_of_its_own():
     """What a command changes for the whole process is as before afterwards."""
     loggers = [logging.getLogger(name) for name in ("copriv", "grpc")]
     before = [(one, list(one.handlers), one.level, one.propagate) for one in loggers]
@@ -210,15 +195,13 @@ def a_process_of_its_own() -> Iterator[None]:
 
 
 @pytest.fixture
-def typed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
+def typed(monkeypatch, capsys):
     """A whole command, from its arguments to its exit status, without the start of a process.
 
     An error that is not ours would end it in a traceback: here it fails the test.
     """
 
-    def run(name: str, *arguments: object) -> Said:
+    def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
         capsys.readouterr()
         with a_process_of_its_own(), pytest.raises(SystemExit) as ended:
@@ -233,7 +216,7 @@ def typed(
 ROWS = 1_000
 
 
-def raw_table(num_records: int, *, seed: int, strange: bool) -> pd.DataFrame:
+def raw_table(num_records, *, seed, strange):
     """Numbers, truth values, categories, codes and dates; with gaps and unknown ones if strange."""
     rng = np.random.default_rng(seed)
     amount = rng.gamma(2.0, 10.0, size=num_records)
@@ -269,20 +252,20 @@ def raw_table(num_records: int, *, seed: int, strange: bool) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def make_raw_table() -> Callable[..., pd.DataFrame]:
+def make_raw_table():
     return raw_table
 
 
 @pytest.fixture(scope="session")
-def strange_table() -> pd.DataFrame:
+def strange_table():
     return raw_table(ROWS, seed=2, strange=True)
 
 
 @pytest.fixture(scope="session")
-def make_model() -> Callable[..., Model]:
-    def make(loss: str = "squared", **settings: Any) -> Model:
+def make_model():
+    def make(loss="squared", **settings):
         classes = LOSSES[loss].has_classes()
-        given: dict[str, Any] = {
+        given = {
             "public": {},
             "target": "class" if classes else "y",
             "columns": ["amount", "is new", "grade", "code", "when"],
@@ -305,17 +288,23 @@ def make_model() -> Callable[..., Model]:
 
 
 @pytest.fixture
-def without_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast_folder():
+    """A folder in memory where there is one: syncing thousands of times takes its time."""
+    memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def without_forecasts(monkeypatch):
     """Trainings in this process decide the same, without the forecasts that are told beside it.
 
     Those of equal settings on the same public records decide once. Forecasts, and that equal
     arguments choose equally, have tests of their own.
     """
-    decided: dict[tuple[object, ...], tuple[PublicSide, Decision]] = {}
+    decided = {}
 
-    def decide(
-        settings: StudySettings, public: PublicSide, *, num_records: tuple[int, ...], seed: int
-    ) -> Decision:
+    def decide(settings, public, *, num_records, seed):
         key = (settings.model_dump_json(), id(public), num_records, seed)
         if key not in decided:
             made = decide_quietly(settings, public, num_records=num_records, seed=seed)
@@ -325,7 +314,7 @@ def without_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner.training.study, "decide", decide)
 
 
-OWNER: dict[str, Any] = {
+OWNER = {
     "name": "north",
     "records": 1200,
     "epsilon": "1/2",
@@ -337,7 +326,7 @@ OWNER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def summary_table() -> dict[str, Any]:
+def summary_table():
     """A summary of a trained run, in plain values."""
     return {
         "study": "small",
@@ -368,22 +357,22 @@ def summary_table() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def summary(summary_table: dict[str, Any]) -> Callable[..., Summary]:
+def summary(summary_table):
     """A summary with some values changed."""
     return lambda **changes: Summary.model_validate(summary_table | changes)
 
 
-def pytest_collection() -> None:
+def pytest_collection():
     """What is imported and collected stays, and is not looked through for garbage."""
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     gc.freeze()
     # As the commands have it.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure():
     gc.unfreeze()

@@ -1,9 +1,6 @@
 """One suite for every kind of owner: in memory, over TCP or mutual TLS, attached to our port."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
@@ -14,31 +11,23 @@ import pytest
 import tomli_w
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.features import FeatureMap
 from common.terms import Query
-from common.tls import Identity, TlsSettings, load_identity
+from common.tls import TlsSettings, load_identity
 from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from learner.training.memory_owner import MemoryOwner
-from learner.training.owners import Owner
 from owner.attaching import open_attachment
-from owner.server import RunningOwner
 
 SEED = 11
 
 
 @pytest.fixture(params=["memory", "tcp", "tls", "attached"])
-def owner(
-    request: pytest.FixtureRequest,
-    feature_map: FeatureMap,
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-) -> Iterator[Owner]:
+def owner(request, feature_map, owner_folder, serve_owner):
     with ExitStack() as stack:
         if request.param == "memory":
-            made: Owner = memory_twin(owner_folder(), feature_map)
+            made = memory_twin(owner_folder(), feature_map)
         elif request.param == "attached":
             learner = stack.enter_context(
                 AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=20, patience=20)
@@ -66,7 +55,7 @@ def owner(
         yield made
 
 
-def with_tls(settings: Path) -> Identity:
+def with_tls(settings):
     """Gives the owner a certificate, and returns the learner's."""
     out = settings.parent / "certs"
     parties = [
@@ -81,12 +70,12 @@ def with_tls(settings: Path) -> Identity:
     return load_identity(paths, base=out, side="client")
 
 
-def memory_twin(settings: Path, feature_map: FeatureMap) -> MemoryOwner:
+def memory_twin(settings, feature_map):
     table = pd.read_parquet(settings.parent / "shard.parquet")
     return MemoryOwner("owner-a", feature_map.apply(table, where="test"), seed=SEED)
 
 
-def ask(owner: Owner, sequence: int, theta: np.ndarray | None = None) -> np.ndarray:
+def ask(owner, sequence, theta=None):
     theta = np.full(4, 0.1 * sequence) if theta is None else theta
     query = Query(study_id="study-1", sequence=sequence, theta=theta)
     response = owner.answer(query)

@@ -1,7 +1,5 @@
 """Hosts of our own: network namespaces joined by lines that can be slow, lossy or cut."""
 
-from __future__ import annotations
-
 import fcntl
 import heapq
 import os
@@ -13,7 +11,6 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -24,7 +21,7 @@ TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 
 
-def ip(*arguments: object) -> None:
+def ip(*arguments):
     subprocess.run(["ip", *map(str, arguments)], check=True, capture_output=True, timeout=30)
 
 
@@ -45,15 +42,15 @@ class Lines(threading.Thread):
     A kernel's own emulator would do as well, but not every kernel has one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(name="lines", daemon=True)
-        self.lines: list[Line] = []
-        self._waiting: list[tuple[float, int, int, bytes]] = []
+        self.lines = []
+        self._waiting = []
         self._serial = count()
         self._random = random.Random(1)
         self._over = threading.Event()
 
-    def run(self) -> None:
+    def run(self):
         while not self._over.is_set():
             ends = {end: (line, side) for line in self.lines for side, end in enumerate(line.ends)}
             wait = 0.02
@@ -66,7 +63,7 @@ class Lines(threading.Thread):
                 _, _, end, packet = heapq.heappop(self._waiting)
                 self._deliver(end, packet)
 
-    def _take(self, line: Line, to: int, packet: bytes) -> None:
+    def _take(self, line, to, packet):
         if line.cut or self._random.random() < line.loss:
             return
         if line.delay == 0.0:
@@ -76,14 +73,14 @@ class Lines(threading.Thread):
         heapq.heappush(self._waiting, (due, next(self._serial), to, packet))
 
     @staticmethod
-    def _deliver(end: int, packet: bytes) -> None:
+    def _deliver(end, packet):
         try:
             os.write(end, packet)
         except OSError:
             # The other end is down: lost, as on any line.
             return
 
-    def stop(self) -> None:
+    def stop(self):
         self._over.set()
         self.join()
 
@@ -91,7 +88,7 @@ class Lines(threading.Thread):
 class Network:
     """The learner's host, and a line from it to each owner's host; owners do not meet."""
 
-    def __init__(self, owners: int) -> None:
+    def __init__(self, owners):
         self.tag = f"cp{secrets.token_hex(3)}"
         self.learner = f"{self.tag}-learner"
         self.owners = [f"{self.tag}-owner{index}" for index in range(owners)]
@@ -110,7 +107,7 @@ class Network:
             raise
         self._stack.callback(self.carrier.stop)
 
-    def _line(self, index: int) -> Line:
+    def _line(self, index):
         ends = []
         for side, host in ((1, self.learner), (2, self.owners[index])):
             name = f"{self.tag}{'ab'[side - 1]}{index}"
@@ -125,25 +122,25 @@ class Network:
             ends.append(end)
         return Line((ends[0], ends[1]))
 
-    def address(self, index: int, version: int) -> str:
+    def address(self, index, version):
         return f"10.77.{index}.2" if version == 4 else f"fd77:{index}::2"
 
     @staticmethod
-    def inside(host: str, *command: object) -> list[str]:
+    def inside(host, *command):
         """A command as it is run on a host."""
         return ["ip", "netns", "exec", host, *map(str, command)]
 
-    def close(self) -> None:
+    def close(self):
         self._stack.close()
 
 
 @pytest.fixture
-def make_network() -> Iterator[Callable[[int], Network]]:
+def make_network():
     if os.geteuid() != 0 or shutil.which("ip") is None or not os.path.exists("/dev/net/tun"):
         pytest.skip("NOT ROOT, NO iproute2 OR NO TUN: SEPARATE HOSTS WERE NOT TESTED")
     with ExitStack() as stack:
 
-        def make(owners: int) -> Network:
+        def make(owners):
             network = Network(owners)
             stack.callback(network.close)
             return network

@@ -1,7 +1,5 @@
 """The stack of docker-compose.yml for real: up, and then one trouble after another."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,9 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,14 +26,14 @@ LONGEST_WAIT_SECONDS = 900
 pytestmark = pytest.mark.docker
 
 
-def compose_command() -> list[str] | None:
+def compose_command():
     plugin = ["docker", "compose"]
     if subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0:
         return plugin
     return ["docker-compose"] if shutil.which("docker-compose") else None
 
 
-def docker(*arguments: object, check: bool = True) -> str:
+def docker(*arguments, check=True):
     result = subprocess.run(
         ["docker", *map(str, arguments)],
         capture_output=True,
@@ -53,12 +49,12 @@ def docker(*arguments: object, check: bool = True) -> str:
 class Stack:
     """The stack under a project name of its own, with runs in a folder of the test's."""
 
-    def __init__(self, runs: Path) -> None:
+    def __init__(self, runs):
         self.runs = runs
         self.command = [*(compose_command() or ()), "-p", PROJECT]
         self.study = ROOT / "deploy/compose/study.toml"
 
-    def compose(self, *arguments: str, run: str = "compose") -> subprocess.CompletedProcess[str]:
+    def compose(self, *arguments, run="compose"):
         environment = os.environ | {
             "COPRIV_RUNS": str(self.runs),
             "COPRIV_RUN": run,
@@ -74,18 +70,18 @@ class Stack:
             timeout=LONGEST_WAIT_SECONDS,
         )
 
-    def up(self, run: str) -> None:
+    def up(self, run):
         """Everything in the background."""
         result = self.compose("up", "-d", "--no-build", run=run)
         assert result.returncode == 0, result.stderr
 
-    def container(self, service: str) -> str:
+    def container(self, service):
         return docker(
             *("ps", "-aq", "--filter", f"label=com.docker.compose.project={PROJECT}"),
             *("--filter", f"label=com.docker.compose.service={service}"),
         )
 
-    def users(self, service: str) -> set[str]:
+    def users(self, service):
         """Who the service's lasting processes are, whatever its settings say.
 
         A health check's process comes and goes: those that a later look still finds count.
@@ -97,7 +93,7 @@ class Stack:
             time.sleep(pause)
         return {user for _, user in set.intersection(*found)}
 
-    def answers(self, run: str) -> dict[int, int]:
+    def answers(self, run):
         """Owner index -> responses in the run's journal; nothing while there is none."""
         path = self.runs / run / "journal.sqlite"
         try:
@@ -107,24 +103,24 @@ class Stack:
         except sqlite3.OperationalError:
             return {}
 
-    def lived(self, run: str) -> int:
+    def lived(self, run):
         return sum(self.answers(run).values())
 
-    def is_finished(self, run: str) -> bool:
+    def is_finished(self, run):
         return (self.runs / run / "summary.json").exists()
 
-    def wait_until(self, what: Callable[[], bool]) -> None:
+    def wait_until(self, what):
         give_up = time.monotonic() + LONGEST_WAIT_SECONDS
         while not what():
             assert time.monotonic() < give_up, self.compose("logs", "--tail=30").stdout
             time.sleep(0.05)
 
-    def wait_for_learner(self) -> int:
+    def wait_for_learner(self):
         container = self.container("learner")
         self.wait_until(lambda: docker("inspect", "-f", "{{.State.Running}}", container) == "false")
         return int(docker("inspect", "-f", "{{.State.ExitCode}}", container))
 
-    def ledger(self, owner: str) -> dict[str, Any]:
+    def ledger(self, owner):
         """An owner's ledger, by its own tool, while it serves or not."""
         shown = subprocess.run(
             [
@@ -137,16 +133,15 @@ class Stack:
             check=True,
             timeout=LONGEST_WAIT_SECONDS,
         )
-        told: dict[str, Any] = json.loads(shown.stdout)
-        return told
+        return json.loads(shown.stdout)
 
-    def check(self, run: str) -> bool:
+    def check(self, run):
         """The run has ended, and every ledger agrees with its journal.
 
         An owner that was away at the end could not close the study, and may have charged one
         answer more, whose query the journal holds. Returns whether there was none.
         """
-        told: dict[str, Any] = json.loads((self.runs / run / "summary.json").read_text())
+        told = json.loads((self.runs / run / "summary.json").read_text())
         horizon = told["ticks"]
         assert horizon == told["horizon"]
         path = self.runs / run / "journal.sqlite"
@@ -171,7 +166,7 @@ class Stack:
         return all_closed
 
 
-def longer_study(target: Path, horizon: int) -> Path:
+def longer_study(target, horizon):
     """The shipped study, long enough for trouble in the middle of it."""
     text = (ROOT / "deploy/compose/study.toml").read_text()
     longer = f"[algorithm]\nhorizon = {horizon}\ntime_scale = {TIME_SCALE}"
@@ -184,7 +179,7 @@ def longer_study(target: Path, horizon: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory):
     if shutil.which("docker") is None or not docker("version", "-f", "{{.Server}}", check=False):
         pytest.skip("NO DOCKER ENGINE: the stack of docker-compose.yml WAS NOT TESTED")
     if compose_command() is None:
@@ -248,26 +243,26 @@ def test_containers_are_confined_and_owners_are_alone(stack):
     stack.check("confined")
 
 
-def trouble_kill(stack: Stack, run: str) -> None:
+def trouble_kill(stack, run):
     docker("kill", stack.container("montefiore"))
     time.sleep(3)
     docker("start", stack.container("montefiore"))
 
 
-def trouble_pause(stack: Stack, run: str) -> None:
+def trouble_pause(stack, run):
     docker("pause", stack.container("nyu-langone"))
     time.sleep(8)
     docker("unpause", stack.container("nyu-langone"))
 
 
-def trouble_network(stack: Stack, run: str) -> None:
+def trouble_network(stack, run):
     network, container = f"{PROJECT}_mount-sinai", stack.container("mount-sinai")
     docker("network", "disconnect", network, container)
     time.sleep(4)
     docker("network", "connect", "--alias", "mount-sinai", network, container)
 
 
-def trouble_learner(stack: Stack, run: str) -> None:
+def trouble_learner(stack, run):
     docker("kill", stack.container("learner"))
     before = stack.lived(run)
     docker("start", stack.container("learner"))

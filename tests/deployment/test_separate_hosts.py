@@ -1,7 +1,5 @@
 """Owners and learner on hosts of their own, over IPv4 and IPv6, on lines as bad as they come."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -10,12 +8,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 import tomli_w
 
@@ -30,7 +24,7 @@ DISTURBANCES = 60
 LONGEST_WAIT_SECONDS = 900
 
 
-def tls(folder: Path) -> dict[str, str]:
+def tls(folder):
     return {
         "ca": str(folder / "ca.pem"),
         "certificate": str(folder / "certificate.pem"),
@@ -41,9 +35,7 @@ def tls(folder: Path) -> dict[str, str]:
 class Federation:
     """Three owners and a learner, each on its own host."""
 
-    def __init__(
-        self, folder: Path, table: pd.DataFrame, network: Any, stack: ExitStack, **study: Any
-    ) -> None:
+    def __init__(self, folder, table, network, stack, **study):
         self.folder, self.network, self.stack = folder, network, stack
         self.version = study.pop("version", 4)
         hosts = [network.address(index, self.version) for index in range(3)]
@@ -92,14 +84,14 @@ class Federation:
             "tls": tls(folder / "certs" / "learner"),
             "owners": [{"name": n, "address": a} for n, a in zip(NAMES, addresses, strict=True)],
         }
-        self.horizon: int = algorithm["horizon"]
+        self.horizon = algorithm["horizon"]
         (folder / "study.toml").write_text(tomli_w.dumps(settings))
-        self.runs: list[Path] = []
+        self.runs = []
         self.owners = [self.start_owner(index) for index in range(3)]
-        self.learner: subprocess.Popen[bytes] | None = None
+        self.learner = None
         stack.callback(self.stop)
 
-    def start_owner(self, index: int) -> subprocess.Popen[bytes]:
+    def start_owner(self, index):
         settings = self.folder / NAMES[index] / "owner.toml"
         with (self.folder / NAMES[index] / "owner.log").open("ab") as log:
             process = subprocess.Popen(
@@ -114,17 +106,17 @@ class Federation:
         return process
 
     @property
-    def run(self) -> Path:
+    def run(self):
         """The folder of the latest run."""
         return self.runs[-1]
 
-    def begin(self) -> None:
+    def begin(self):
         """A new run, as soon as the learner has enrolled everybody."""
         self.runs.append(self.folder / f"run{len(self.runs)}")
         self.start_learner()
         self.wait_until(lambda: self.lived() > 0)
 
-    def lived(self) -> int:
+    def lived(self):
         try:
             with closing(
                 sqlite3.connect(f"file:{self.run}/journal.sqlite?mode=ro", uri=True)
@@ -133,14 +125,14 @@ class Federation:
         except sqlite3.OperationalError:
             return 0
 
-    def wait_until(self, what: Callable[[], bool]) -> None:
+    def wait_until(self, what):
         give_up = time.monotonic() + LONGEST_WAIT_SECONDS
         while not what():
             assert time.monotonic() < give_up, self.said()
             assert not self.is_over() or self.status() == 0, self.said()
             time.sleep(0.05)
 
-    def start_learner(self) -> None:
+    def start_learner(self):
         with (self.folder / "learner.log").open("ab") as log:
             self.learner = subprocess.Popen(
                 self.network.inside(
@@ -152,16 +144,16 @@ class Federation:
                 stderr=log,
             )
 
-    def is_over(self) -> bool:
+    def is_over(self):
         return self.learner is not None and self.learner.poll() is not None
 
-    def status(self) -> int:
+    def status(self):
         return self.learner.wait(LONGEST_WAIT_SECONDS)
 
-    def said(self) -> str:
+    def said(self):
         return (self.folder / "learner.log").read_text()[-2000:]
 
-    def stop(self) -> None:
+    def stop(self):
         for process in (*self.owners, self.learner):
             if process is None:
                 continue
@@ -172,7 +164,7 @@ class Federation:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def check(self) -> bool:
+    def check(self):
         """All runs ended, nothing was lost or charged twice, and ledgers equal journals.
 
         An owner that was away when a run ended could not close the study, and may have charged
@@ -184,7 +176,7 @@ class Federation:
         for ledger in ledgers:
             assert verify_ledger(ledger) == []
         for run in self.runs:
-            told: dict[str, Any] = json.loads((run / "summary.json").read_text())
+            told = json.loads((run / "summary.json").read_text())
             assert told["ticks"] == self.horizon
             with closing(sqlite3.connect(run / "journal.sqlite")) as db:
                 rows = db.execute("SELECT owner, sequence FROM responses ORDER BY position")
@@ -209,11 +201,7 @@ class Federation:
 
 
 @pytest.fixture
-def federation(
-    make_network: Callable[[int], Any],
-    table_maker: Callable[..., pd.DataFrame],
-    tmp_path: Path,
-) -> Any:
+def federation(make_network, table_maker, tmp_path):
     with ExitStack() as stack:
         yield lambda **study: Federation(
             tmp_path, table_maker(600, seed=9), make_network(3), stack, **study
@@ -233,11 +221,11 @@ def test_three_hosts_over_a_slow_and_lossy_line(federation, version):
 class Chaos:
     """One trouble after another; each leaves the federation as it found it."""
 
-    def __init__(self, made: Federation, rng: random.Random) -> None:
+    def __init__(self, made, rng):
         self.made, self.rng = made, rng
-        self.done: Counter[str] = Counter()
+        self.done = Counter()
 
-    def one(self) -> None:
+    def one(self):
         """One trouble; a run that has ended is followed by another, so that there is one."""
         if self.made.is_over():
             assert self.made.status() == 0, self.made.said()
@@ -249,51 +237,51 @@ class Chaos:
         self.done[kind] += 1
         time.sleep(self.rng.uniform(0.0, 0.3))
 
-    def rest(self) -> None:
+    def rest(self):
         time.sleep(self.rng.uniform(0.2, 1.2))
 
-    def kill_owner(self, index: int) -> None:
+    def kill_owner(self, index):
         self.made.owners[index].kill()
         self.made.owners[index].wait()
         self.rest()
         self.again(index)
 
-    def again(self, index: int) -> None:
+    def again(self, index):
         old = self.made.owners[index]
         old.stdout.close()
         self.made.owners[index] = self.made.start_owner(index)
 
-    def pause_owner(self, index: int) -> None:
+    def pause_owner(self, index):
         self.made.owners[index].send_signal(signal.SIGSTOP)
         self.rest()
         self.made.owners[index].send_signal(signal.SIGCONT)
 
-    def cut(self, index: int) -> None:
+    def cut(self, index):
         line = self.made.network.carrier.lines[index]
         line.cut = True
         self.rest()
         line.cut = False
 
-    def loss(self, index: int) -> None:
+    def loss(self, index):
         line = self.made.network.carrier.lines[index]
         line.loss = 0.1
         self.rest()
         line.loss = 0.0
 
-    def delay(self, index: int) -> None:
+    def delay(self, index):
         line = self.made.network.carrier.lines[index]
         line.delay = 0.2
         self.rest()
         line.delay = 0.0
 
-    def kill_learner(self, _: int) -> None:
+    def kill_learner(self, _):
         self.made.learner.kill()
         self.made.learner.wait()
         # A run that had just ended is only shown.
         self.made.start_learner()
         self.rest()
 
-    def all_at_once(self, index: int) -> None:
+    def all_at_once(self, index):
         """A learner dies while one owner dies and another is cut off."""
         other = (index + 1) % 3
         self.made.network.carrier.lines[other].cut = True

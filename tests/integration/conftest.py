@@ -1,15 +1,11 @@
 """What several integration tests need: an HTTP proxy in between, and answers that take long."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
 from listening import Listening
@@ -20,13 +16,13 @@ import owner.answering
 class ConnectProxy(Listening):
     """An HTTP proxy: it connects whoever asks with a port of this machine, or nobody."""
 
-    def __init__(self, *, refuses: bool = False) -> None:
+    def __init__(self, *, refuses=False):
         self.refuses = refuses
         # Not by one test alone: channels that others have left in this process may ask, too.
-        self.asked_for: list[str] = []
+        self.asked_for = []
         super().__init__()
 
-    def treat(self, near: socket.socket) -> None:
+    def treat(self, near):
         request = b""
         while not request.endswith(b"\r\n\r\n"):
             request += near.recv(1)
@@ -48,7 +44,7 @@ class ConnectProxy(Listening):
             back.join()
 
 
-def pump(source: socket.socket, target: socket.socket) -> None:
+def pump(source, target):
     with contextlib.suppress(OSError):
         while piece := source.recv(65536):
             target.sendall(piece)
@@ -56,13 +52,11 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 
 
 @pytest.fixture
-def proxied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., AbstractContextManager[ConnectProxy]]:
+def proxied(monkeypatch):
     """A proxy that the environment names, for as long as the block lasts."""
 
     @contextmanager
-    def within(*, refuses: bool = False) -> Iterator[ConnectProxy]:
+    def within(*, refuses=False):
         proxy = ConnectProxy(refuses=refuses)
         with monkeypatch.context() as patch:
             patch.setenv("https_proxy", f"http://{proxy.address}")
@@ -75,14 +69,14 @@ def proxied(
 
 
 @pytest.fixture
-def slow_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[bool]]:
+def slow_answers(monkeypatch):
     """Answers that take so many seconds; the list gets an entry for each of the event loop's."""
 
-    def begin(seconds: float) -> list[bool]:
-        by_the_loop: list[bool] = []
+    def begin(seconds):
+        by_the_loop = []
         exact = owner.answering.exact_answer
 
-        def slow(*given: Any) -> Any:
+        def slow(*given):
             with contextlib.suppress(RuntimeError):
                 asyncio.get_running_loop()
                 by_the_loop.append(True)

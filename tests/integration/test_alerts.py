@@ -1,12 +1,9 @@
 """What Prometheus looks for: each rule asks for what is there, and fires when it should."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +17,7 @@ DAY = 86400
 INSTANCE = "bank:9464"
 BANK = f'job="owners", instance="{INSTANCE}"'
 LEFT, HELD, EACH = (f"copriv_epsilon_{of}{{{BANK}}}" for of in ("left", "held", "per_study"))
-CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
+CASES = {
     "CertificateEnds": (
         {f"copriv_certificate_end_seconds{{{BANK}}}": 13 * DAY},
         {f"copriv_certificate_end_seconds{{{BANK}}}": 15 * DAY},
@@ -41,13 +38,12 @@ CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
 }
 
 
-def rules() -> list[dict[str, Any]]:
+def rules():
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    return group["rules"]
 
 
-def promtool(*arguments: object) -> None:
+def promtool(*arguments):
     command = ["promtool", *map(str, arguments)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
@@ -77,7 +73,7 @@ def test_rules_ask_for_metrics_that_exist_and_are_documented():
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="NO promtool: RULES WERE NOT RUN")
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_rules_fire_when_they_should_and_only_then(rule, tmp_path):
-    def case(series: dict[str, float], *, fires: bool) -> dict[str, Any]:
+    def case(series, *, fires):
         labels = dict(re.findall(r'(\w+)="([^"]+)"', next(iter(series))))
         summary = rule["annotations"]["summary"]
         for name, value in labels.items():

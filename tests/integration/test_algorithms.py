@@ -1,19 +1,12 @@
 """Every algorithm and loss through the settings, over gRPC and in memory, bit for bit."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.config import check_settings
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.losses import LOSSES, Squared
 from common.map_fitting import fit_feature_map
 from common.releases import curvature_scale
@@ -24,11 +17,8 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
-from learner.training.owners import Owner
-from learner.training.runner import Applied
-from learner.training.study import Outcome, Watch, train
+from learner.training.study import Watch, train
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner
 
 pytestmark = pytest.mark.usefixtures("without_forecasts")
 NAMES = ("north", "south", "west")
@@ -38,17 +28,10 @@ SIZES = (200, 300, 100)
 class World:
     """Three owners twice: behind sockets and in memory."""
 
-    def __init__(
-        self,
-        loss: str,
-        folder: Path,
-        owner_folder: Callable[..., Path],
-        serve_owner: Callable[..., RunningOwner],
-        table_maker: Callable[..., pd.DataFrame],
-    ) -> None:
+    def __init__(self, loss, folder, owner_folder, serve_owner, table_maker):
         self.classes, self.folder = LOSSES[loss].has_classes(), folder
         public = self._table(table_maker, 400, seed=0)
-        self.feature_map: FeatureMap = fit_feature_map(
+        self.feature_map = fit_feature_map(
             public,
             FeatureSettings(
                 target="y", public=TableSource(), positive="yes" if self.classes else None
@@ -68,15 +51,13 @@ class World:
             for i, (name, table) in enumerate(zip(NAMES, tables, strict=True))
         ]
 
-    def _table(self, make: Callable[..., pd.DataFrame], n: int, *, seed: int) -> pd.DataFrame:
+    def _table(self, make, n, *, seed):
         table = make(n, seed=seed)
         if self.classes:
             table["y"] = np.where(table["y"] > 0.2, "yes", "no")
         return table
 
-    def settings(
-        self, loss: str, algorithm: dict[str, Any], privacy: dict[str, Any]
-    ) -> StudySettings:
+    def settings(self, loss, algorithm, privacy):
         return check_settings(
             StudySettings,
             {
@@ -95,27 +76,25 @@ class World:
             where="study.toml",
         )
 
-    def remote(self) -> list[Owner]:
+    def remote(self):
         return [
             GrpcOwner(name, f"127.0.0.1:{one.port}", deadline=20)
             for name, one in zip(NAMES, self.running, strict=True)
         ]
 
-    def local(self, first: int = 0) -> list[Owner]:
+    def local(self, first=0):
         return [
             MemoryOwner(name, shard, seed=first + i)
             for i, (name, shard) in enumerate(zip(NAMES, self.shards, strict=True))
         ]
 
-    def charged(self) -> tuple[int, ...]:
+    def charged(self):
         ledgers = [read_studies(one.owner._ledger._path)[1] for one in self.running]
         return tuple(entry.account.answered for (entry,) in ledgers)
 
-    def train(
-        self, settings: StudySettings, owners: list[Owner], name: str
-    ) -> tuple[Outcome, bytes]:
+    def train(self, settings, owners, name):
         journal = Journal(self.folder / f"{name}.sqlite")
-        models: list[np.ndarray] = []
+        models = []
         outcome = train(
             settings,
             self.public,
@@ -128,12 +107,7 @@ class World:
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    table_maker: Callable[..., pd.DataFrame],
-) -> Callable[[str], World]:
+def world(tmp_path, owner_folder, serve_owner, table_maker):
     return lambda loss: World(loss, tmp_path, owner_folder, serve_owner, table_maker)
 
 
@@ -285,7 +259,7 @@ def test_a_study_that_stopped_goes_on_with_what_it_decided_first(world, algorith
     twin, in_memory = here.train(settings, here.local(), "memory")
     path = here.folder / "run.sqlite"
 
-    def stop(now: Applied) -> None:
+    def stop(now):
         if now.k == stops_at:
             raise KeyboardInterrupt
 
@@ -320,10 +294,10 @@ def test_an_owner_that_is_away_misses_its_ticks_and_the_others_go_on(world):
     class Leaves:
         """Its server stops before it is asked for an answer."""
 
-        def __getattr__(self, name: str) -> object:
+        def __getattr__(self, name):
             return getattr(absent, name)
 
-        def answer(self, query: object) -> object:
+        def answer(self, query):
             here.running[1].server.stop(None)
             return absent.answer(query)
 

@@ -1,9 +1,6 @@
 """Owners that come to the learner in plain text: who is taken for whom, as privacy.md says."""
 
-from __future__ import annotations
-
 import queue
-from typing import Any
 
 import grpc
 import pytest
@@ -18,7 +15,7 @@ SHOWN = "copriv_secret"
 
 def test_in_plain_text_whoever_comes_last_under_a_name_has_its_place():
     hello = pb.OwnerMessage(hello=pb.Hello(name="north")).SerializeToString()
-    said: list[queue.SimpleQueue[bytes | None]] = []
+    said = []
 
     with (
         AttachmentServer(
@@ -27,7 +24,7 @@ def test_in_plain_text_whoever_comes_last_under_a_name_has_its_place():
         grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
     ):
 
-        def come() -> Any:
+        def come():
             said.append(queue.SimpleQueue())
             said[-1].put(hello)
             return channel.stream_stream(ATTACH)(iter(said[-1].get, None), timeout=20)

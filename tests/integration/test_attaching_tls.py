@@ -1,15 +1,11 @@
 """Mutual TLS where owners come to the learner: who gets in, as whom, and what is said."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -41,7 +37,7 @@ NAMES = ("owner-a", "owner-b", "owner-c")
 LOOPBACK = ("localhost", "127.0.0.1")
 
 
-def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Path:
+def certs(out, *, hosts=LOOPBACK, **options):
     make_certificates(
         out,
         [
@@ -58,7 +54,7 @@ def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Pa
     return out
 
 
-def expired(out: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def expired(out, who, monkeypatch):
     """As ``certs``, but the certificate of one party ran out an hour ago."""
     certs(out)
     kept = out.with_name("kept")
@@ -71,7 +67,7 @@ def expired(out: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def listening(folder: Path | None, *, check: bool = True) -> Iterator[AttachmentServer]:
+def listening(folder, *, check=True):
     """A learner that owners may come to; in plain text without a folder."""
     identity = None
     if folder is not None:
@@ -83,8 +79,8 @@ def listening(folder: Path | None, *, check: bool = True) -> Iterator[Attachment
 
 
 @pytest.fixture
-def settings_file(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
-    def write(name: str, folder: Path | None, **policy: Any) -> Path:
+def settings_file(owner_folder):
+    def write(name, folder, **policy):
         path = owner_folder(name, **policy)
         if folder is not None:
             tls = {"tls": tls_of(folder).model_dump(mode="json")}
@@ -94,7 +90,7 @@ def settings_file(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
     return write
 
 
-def attach(path: Path, address: str) -> None:
+def attach(path, address):
     """Go to the learner, until it says goodbye or one of the two does not trust the other."""
     open_attachment(path, learner=address, stay=False, insecure=False, insecure_noise_seed=1).run(
         threading.Event()
@@ -102,10 +98,10 @@ def attach(path: Path, address: str) -> None:
 
 
 @contextmanager
-def attached(paths: Sequence[Path], address: str) -> Iterator[list[CoprivError]]:
-    failures: list[CoprivError] = []
+def attached(paths, address):
+    failures = []
 
-    def run(path: Path) -> None:
+    def run(path):
         try:
             attach(path, address)
         except CoprivError as error:
@@ -120,7 +116,7 @@ def attached(paths: Sequence[Path], address: str) -> Iterator[list[CoprivError]]
         assert not thread.is_alive()
 
 
-def study(**more: Any) -> StudySettings:
+def study(**more):
     table = {
         "name": "attached",
         "seed": 7,
@@ -141,7 +137,7 @@ def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
     folder = certs(tmp_path / "certs")
     paths = [settings_file(name, folder / name, learners=["lab"]) for name in NAMES]
     settings = study(tls=tls_of(folder / "lab").model_dump(mode="json"))
-    port: list[int] = []
+    port = []
     journal = Journal(tmp_path / "journal.sqlite")
     with (
         remote_owners(settings, feature_map, base=tmp_path, on_listening=port.append) as there,
@@ -236,12 +232,12 @@ def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
     assert not failures
 
 
-def is_crowded_out(call: grpc.Call) -> bool:
+def is_crowded_out(call):
     """Whether gRPC itself turned it away: on a busy machine others had not gone yet."""
     return not call.is_active() and call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def silence(over: threading.Event) -> Iterator[pb.OwnerMessage]:
+def silence(over):
     """Nothing, until it is over."""
     over.wait(30)
     yield from ()
@@ -260,7 +256,7 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
 def test_a_learner_whose_certificate_names_nobody_is_refused(settings_file, tmp_path, names):
     folder = certs(tmp_path / "certs")
 
-    def of_nobody(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+    def of_nobody(good):
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
         return x509.Name(subject), [each.value for each in good.extensions]
 
@@ -371,13 +367,13 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
     path = settings_file("owner-a", ours / "owner-a")
     complained = threading.Event()
 
-    def warn(_: SlowLog, sentence: str, **__: object) -> None:
+    def warn(_, sentence, **__):
         if "not of our CA" in sentence:
             complained.set()
 
     monkeypatch.setattr(SlowLog, "say", warn)
 
-    def start(folder: Path, address: str) -> AttachmentServer:
+    def start(folder, address):
         return AttachmentServer(
             NAMES, address, deadline=60, patience=60, identity=unchecked(folder)
         )

@@ -4,20 +4,17 @@
 show every mode and what became of it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
-def run_tool(name: str) -> Any:
+def run_tool(name):
     result = subprocess.run(
         [sys.executable, str(TOOLS / name)],
         capture_output=True,

@@ -5,8 +5,6 @@
 the same for as long as an auditor likes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -15,7 +13,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from waiting import wait_until
@@ -23,7 +20,7 @@ from waiting import wait_until
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
-def run_tool(name: str, *options: str) -> Any:
+def run_tool(name, *options):
     result = subprocess.run(
         [sys.executable, str(TOOLS / name), *options],
         capture_output=True,
@@ -103,16 +100,16 @@ def test_no_replaced_record_moves_an_answer_further_than_the_sensitivity_counts(
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-def descendants(pid: int) -> set[int]:
+def descendants(pid):
     """The processes that a process began, and those that they began."""
-    found: set[int] = set()
+    found = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
             found |= {child} | descendants(child)
     return found
 
 
-def threads(pid: int) -> int:
+def threads(pid):
     """How many threads a process has; 0 for one that is dead."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -125,7 +122,7 @@ def test_a_tool_that_fails_leaves_no_owner_behind():
     command = [sys.executable, str(TOOLS / "kill_owner.py"), "--kills", "100000"]
     tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        began: set[int] = set()
+        began = set()
         give_up = time.monotonic() + 60
         # Stopped while a life is serving: gRPC has begun its threads, and nobody kills it now.
         while not any(threads(pid) > 4 for pid in began):

@@ -1,19 +1,13 @@
 """``copriv check`` finds each fault of a site before anything is spent."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import pandas as pd
 import pytest
 import tomli_w
 
@@ -22,7 +16,7 @@ from common.features import FeatureMap
 from learner.network.certificates import Party, make_certificates
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 NAMES = ("owner-a", "owner-b")
 LOOPBACK = ("127.0.0.1",)
@@ -30,20 +24,18 @@ LOOPBACK = ("127.0.0.1",)
 FAR = "site.example"
 
 
-def files(folder: Path) -> dict[str, str]:
+def files(folder):
     return {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
 
 
-def make_certs(out: Path, *, hosts: tuple[str, ...] = (*LOOPBACK, FAR), days: int = 90) -> Path:
+def make_certs(out, *, hosts=(*LOOPBACK, FAR), days=90):
     parties = [Party(name=name, role="owner", hosts=hosts) for name in NAMES]
     learner = Party(name="lab", role="learner")
     make_certificates(out, [*parties, learner], study="t", days=days, ca_days=100, renew=days < 0)
     return out
 
 
-def write_owner(
-    folder: Path, name: str, table: pd.DataFrame, feature_map: FeatureMap, **changes: Any
-) -> Path:
+def write_owner(folder, name, table, feature_map, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     table.to_parquet(folder / "shard.parquet")
     (folder / "features.json").write_text(feature_map.to_json())
@@ -58,18 +50,14 @@ def write_owner(
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory,
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-) -> Iterator[SimpleNamespace]:
+def site(tmp_path_factory, feature_map, table_maker):
     """Two sound owners over mutual TLS, and what other owners are made of."""
     folder = tmp_path_factory.mktemp("sites")
     certs = make_certs(folder / "certs")
     table = table_maker(200, seed=3)
     with ExitStack() as stack:
 
-        def serve(where: str, name: str, certificate: Path, **changes: Any) -> RunningOwner:
+        def serve(where, name, certificate, **changes):
             path = write_owner(
                 folder / where, name, changes.pop("table", table), feature_map, **changes
             )
@@ -86,7 +74,7 @@ def site(
         )
 
 
-def write_study(folder: Path, site: SimpleNamespace, *ports: int, **changes: Any) -> Path:
+def write_study(folder, site, *ports, **changes):
     """A study whose owners are at these ports."""
     study = {
         "name": "spring",
@@ -108,10 +96,10 @@ def write_study(folder: Path, site: SimpleNamespace, *ports: int, **changes: Any
 
 
 @pytest.fixture
-def check(site: SimpleNamespace, typed: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def check(site, typed, tmp_path):
     """``copriv check`` of a study whose first owner is at this port, and the second is sound."""
 
-    def run(port: int, *options: str, second: int | None = None, **changes: Any) -> Any:
+    def run(port, *options, second=None, **changes):
         path = write_study(tmp_path, site, port, second or site.sound["owner-b"], **changes)
         said = typed("copriv", "check", path, *options)
         on_one_line = " ".join(said.stdout.split())
@@ -120,7 +108,7 @@ def check(site: SimpleNamespace, typed: Callable[..., Any], tmp_path: Path) -> C
     return run
 
 
-def fails(said: Any, rule: str, *words: str, site: str = "owner-a") -> None:
+def fails(said, rule, *words, site="owner-a"):
     """This rule fails at this site, with these words, and no other fails anywhere."""
     assert said.status == 2, said
     assert f"{site}: {rule} FAILS:" in said.out, said.out
@@ -273,7 +261,7 @@ def test_a_closed_port_is_found(check):
     assert said.out.count("owner-a: ") == 1
 
 
-def far_owners(site: SimpleNamespace) -> list[dict[str, str]]:
+def far_owners(site):
     return [{"name": name, "address": f"{FAR}:{site.sound[name]}"} for name in NAMES]
 
 

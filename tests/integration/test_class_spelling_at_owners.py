@@ -1,19 +1,15 @@
 """A class that an owner spells otherwise is found where its officer looks, before it counts."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import tomli_w
 
 from common.config import check_settings
 from common.errors import DoubtWarning
 from common.map_text import file_text
-from common.model import Model
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 
@@ -21,14 +17,10 @@ Owner = Callable[..., Path]
 
 
 @pytest.fixture
-def owner(
-    owner_folder: Owner,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> Owner:
+def owner(owner_folder, make_model, make_raw_table):
     """An owner of a study of classes, whose target is changed."""
 
-    def make(change: Callable[[pd.Series], object]) -> Path:
+    def make(change):
         feature_map = make_model("logistic").feature_map
         table = make_raw_table(300, seed=9, strange=False)
         table["class"] = change(table["class"])
@@ -39,11 +31,11 @@ def owner(
     return make
 
 
-def upper(column: pd.Series) -> pd.Series:
+def upper(column):
     return column.str.upper()
 
 
-def never_late(column: pd.Series) -> pd.Series:
+def never_late(column):
     return column.mask(column == "late", "on time")
 
 

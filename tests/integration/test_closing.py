@@ -1,13 +1,9 @@
 """The end of a study: what was not spent comes back, whoever closes, and the log tells it."""
 
-from __future__ import annotations
-
 import json
 import logging
 from contextlib import closing
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -16,12 +12,11 @@ from learner.training.closing import note_given_up
 from learner.training.journal import Journal
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
-from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b")
 
 
-def write_study(folder: Path, running: dict[str, RunningOwner]) -> Path:
+def write_study(folder, running):
     path = folder / "study.toml"
     study = {
         "name": "spring",
@@ -40,7 +35,7 @@ def write_study(folder: Path, running: dict[str, RunningOwner]) -> Path:
     return path
 
 
-def held(folder: Path, name: str) -> Fraction:
+def held(folder, name):
     _, (entry,) = read_studies(folder / name / "ledger.sqlite")
     return entry.epsilon_held
 
@@ -56,7 +51,7 @@ def test_an_owner_that_was_away_at_the_end_gets_its_unused_epsilon_back_later(
 
     end = training.end_study
 
-    def dies_first(*arguments: Any, **named: Any) -> tuple[str, ...]:
+    def dies_first(*arguments, **named):
         running["owner-b"].drain(grace=0)
         return end(*arguments, **named)
 
@@ -155,7 +150,7 @@ def test_a_folder_without_a_journal_is_not_taken_for_a_run(
     assert not (run / "journal.sqlite").exists()
 
 
-def _stops(*_: object) -> None:
+def _stops(*_):
     from common.errors import InputError  # noqa: PLC0415
 
     raise InputError("no room")
@@ -218,7 +213,7 @@ def test_an_owners_log_tells_each_enrolment_and_closing(
 
 
 def test_an_owners_command_logs_at_level_info(typed, tmp_path, monkeypatch):
-    levels: list[int] = []
+    levels = []
     monkeypatch.setattr(
         "owner.cli.start_logging", lambda form, level=logging.WARNING: levels.append(level)
     )

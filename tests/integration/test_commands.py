@@ -1,20 +1,16 @@
 """The commands as people type them: real processes, real files, and every wrong input."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
-from forked import Ended, Forked
+from forked import Forked
 from forked import run as run_command
 from free_ports import free_address
 
@@ -23,11 +19,11 @@ from owner.server import start_owner
 OWNERS = ("north", "south")
 
 
-def copriv(*arguments: object, command: str = "copriv") -> Ended:
+def copriv(*arguments, command="copriv"):
     return run_command(command, *arguments)
 
 
-def sentence(result: Any) -> str:
+def sentence(result):
     """The one sentence of a refusal."""
     assert result.returncode == 2, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
@@ -36,11 +32,9 @@ def sentence(result: Any) -> str:
     return str(lines[0])
 
 
-def write_study(
-    folder: Path, table: pd.DataFrame, *, change: Callable[[dict[str, Any]], None]
-) -> Path:
+def write_study(folder, table, *, change):
     table.to_csv(folder / "records.csv", index=False)
-    settings: dict[str, Any] = {
+    settings = {
         "name": "small",
         "seed": 1,
         "profile": "published",
@@ -60,12 +54,12 @@ def write_study(
     return path
 
 
-def as_it_is(settings: dict[str, Any]) -> None:
+def as_it_is(settings):
     del settings
 
 
 @pytest.fixture
-def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[..., Path]:
+def study(tmp_path, table_maker):
     """Writes a small study with its table and returns its path."""
     table = table_maker(900, seed=4)
     return lambda *, change=as_it_is: write_study(tmp_path, table, change=change)
@@ -78,12 +72,11 @@ class Run:
     folder: Path
     said: str
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
-        return told
+    def told(self):
+        return json.loads((self.folder / "summary.json").read_text())
 
 
-def simulated(study: Path, folder: Path, *options: object) -> Run:
+def simulated(study, folder, *options):
     result = copriv("simulate", study, "--out", folder, *options)
     assert result.returncode == 0, result.stderr
     return Run(folder, result.stdout)
@@ -93,9 +86,7 @@ TIME_SCALE = 0.02
 
 
 @pytest.fixture(scope="module")
-def real_time_run(
-    tmp_path_factory: pytest.TempPathFactory, table_maker: Callable[..., pd.DataFrame]
-) -> Run:
+def real_time_run(tmp_path_factory, table_maker):
     """A run with secure noise, in real time."""
     folder = tmp_path_factory.mktemp("real-time")
     path = write_study(folder, table_maker(900, seed=4), change=as_it_is)
@@ -225,9 +216,7 @@ def test_a_table_may_have_an_apostrophe_in_its_name(study, tmp_path, typed):
 
 
 @pytest.fixture(scope="module")
-def seeded_runs(
-    tmp_path_factory: pytest.TempPathFactory, table_maker: Callable[..., pd.DataFrame]
-) -> list[Run]:
+def seeded_runs(tmp_path_factory, table_maker):
     """Three runs of one study with insecure noise; the second and third use a saved map."""
     folder, table = tmp_path_factory.mktemp("seeded"), table_maker(900, seed=4)
     path = write_study(folder, table, change=as_it_is)
@@ -359,7 +348,7 @@ def test_train_reaches_owners_that_run_elsewhere(
     running = [serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(OWNERS)]
     (tmp_path / "features.json").write_text(feature_map.to_json())
 
-    def elsewhere(settings: dict[str, Any]) -> None:
+    def elsewhere(settings):
         settings["features"] = {"map": "features.json"}
         settings["owners"] = [
             {"name": name, "address": f"127.0.0.1:{one.port}"}
@@ -386,40 +375,40 @@ def test_an_owner_serves_until_it_is_told_to_stop(owner_folder):
     assert process.returncode == 0
 
 
-def no_target(settings: dict[str, Any]) -> None:
+def no_target(settings):
     settings["features"]["target"] = "price"
 
 
-def wrong_key(settings: dict[str, Any]) -> None:
+def wrong_key(settings):
     settings["privacy"]["epsilom"] = 1
 
 
-def wrong_value(settings: dict[str, Any]) -> None:
+def wrong_value(settings):
     settings["privacy"]["epsilon"] = -1
 
 
-def no_rows(settings: dict[str, Any]) -> None:
+def no_rows(settings):
     settings["owners"][0]["data"] = {"rows": "5000:"}
 
 
-def no_file(settings: dict[str, Any]) -> None:
+def no_file(settings):
     settings["data"]["path"] = "absent.csv"
 
 
-def same_name(settings: dict[str, Any]) -> None:
+def same_name(settings):
     settings["owners"][1]["name"] = "north"
 
 
-def same_address(settings: dict[str, Any]) -> None:
+def same_address(settings):
     for owner in settings["owners"]:
         owner["address"] = "127.0.0.1:50051"
 
 
-def no_step(settings: dict[str, Any]) -> None:
+def no_step(settings):
     del settings["algorithm"]["rho"]
 
 
-def no_address(settings: dict[str, Any]) -> None:
+def no_address(settings):
     del settings["owners"][0]["data"]
 
 
@@ -465,7 +454,7 @@ def test_training_without_addresses_is_refused(study, typed):
 def test_an_owner_that_is_not_there_is_named(study, tmp_path):
     address = free_address()
 
-    def elsewhere(settings: dict[str, Any]) -> None:
+    def elsewhere(settings):
         settings["network"] = {"deadline": 1, "patience": 1}
         settings["owners"] = [{"name": "north", "address": address}]
 

@@ -1,7 +1,5 @@
 """The files for deployment hold together: validated offline, without an engine or a cluster."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -10,10 +8,8 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -29,20 +25,20 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"common", "owner", "learner"}
 OWNERS = ("mount-sinai", "nyu-langone", "montefiore")
 KUBERNETES = ROOT / "deploy/kubernetes"
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
 
-def manifests() -> Iterator[dict[str, Any]]:
+def manifests():
     kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
     for name in kustomization["resources"]:
         yield from yaml.safe_load_all((KUBERNETES / name).read_text())
 
 
-def of_kind(kind: str) -> list[dict[str, Any]]:
+def of_kind(kind):
     return [manifest for manifest in manifests() if manifest["kind"] == kind]
 
 
-def pods() -> Iterator[dict[str, Any]]:
+def pods():
     for manifest in (*of_kind("StatefulSet"), *of_kind("Job")):
         yield manifest["spec"]["template"]
 
@@ -240,7 +236,7 @@ def test_systemd_knows_every_word_of_the_units(tmp_path):
         assert result.returncode == 0, result.stderr
 
 
-def imported_by(*rooms: str) -> set[str]:
+def imported_by(*rooms):
     """The distributions that the modules of these rooms import, at their top or inside."""
     modules = set()
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):

@@ -1,7 +1,5 @@
 """What is built of the sources: an archive of all of them, and from it the same wheel."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile
@@ -16,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {".ci/run"}
 
 
-def built(kind: str, source: Path) -> Path:
+def built(kind, source):
     """A distribution of the sources in this folder, built without an index."""
     code = f"from setuptools import build_meta as b; print(b.build_{kind}('dist'))"
     done = subprocess.run(
@@ -26,7 +24,7 @@ def built(kind: str, source: Path) -> Path:
     return source / "dist" / done.stdout.splitlines()[-1]
 
 
-def contents(wheel: Path) -> dict[str, bytes]:
+def contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 

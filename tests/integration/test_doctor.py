@@ -1,19 +1,13 @@
 """``doctor`` finds what is wrong on one's own machine, asks nobody and leaves no trace."""
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import tomli_w
 
 import common.machine
 from common.config import load_settings
-from common.features import FeatureMap
 from common.proxies import EXCEPTIONS, PROXIES
 from learner.network.certificates import Party, make_certificates
 from owner.ledger import Ledger
@@ -28,22 +22,20 @@ PARTIES = (
 
 
 @pytest.fixture(scope="module")
-def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def certs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certs")
     make_certificates(folder, PARTIES, study="t", days=90, ca_days=100, renew=False)
     return folder
 
 
 @pytest.fixture
-def doctor(
-    typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
+def doctor(typed, tmp_path, monkeypatch):
     """What doctor says on one line, after which every file is what and where it was."""
     monkeypatch.chdir(tmp_path)
     for name in (*PROXIES, *EXCEPTIONS):
         monkeypatch.delenv(name, raising=False)
 
-    def files() -> dict[Path, bytes]:
+    def files():
         # SQLite leaves its own two beside any ledger that is read: an index, and an empty log.
         found = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         return {
@@ -52,7 +44,7 @@ def doctor(
             if not path.name.endswith("-shm") and (content or not path.name.endswith("-wal"))
         }
 
-    def run(name: str, *arguments: object) -> Any:
+    def run(name, *arguments):
         before = files()
         said = typed(name, "doctor", *arguments)
         assert files() == before
@@ -62,12 +54,12 @@ def doctor(
     return run
 
 
-def tls(folder: Path) -> str:
+def tls(folder):
     names = {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
     return tomli_w.dumps({"tls": names})
 
 
-def fails(said: Any, *words: str) -> None:
+def fails(said, *words):
     """Exactly one rule fails, and this is said of it."""
     assert said.status == 2, said
     assert said.out.count(" FAILS ") == 1, said.out
@@ -76,7 +68,7 @@ def fails(said: Any, *words: str) -> None:
         assert word in said.out
 
 
-def with_setting(path: Path, old: str, new: str) -> Path:
+def with_setting(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -198,7 +190,7 @@ def test_a_ledger_of_other_records_is_found(doctor, owner_folder):
     fails(said, "records FAILS", "(it was begun for the owner owner-a);")
 
 
-def write_study(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
+def write_study(folder, feature_map, **changes):
     (folder / "features.json").write_text(feature_map.to_json())
     study = {
         "name": "spring",

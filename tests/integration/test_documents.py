@@ -1,7 +1,5 @@
 """What the documents tell a reader to type does run; what they promise of files is so."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import math
@@ -23,12 +21,12 @@ from owner.policy import OwnerSettings
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def commands_of(document: Path) -> list[str]:
+def commands_of(document):
     blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def run_commands_of(*documents: str, folder: Path) -> None:
+def run_commands_of(*documents, folder):
     """Type the commands of documents, in a folder with the examples."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "runs").mkdir()
@@ -71,7 +69,7 @@ def test_links_of_the_documents_lead_somewhere():
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def anchor_of(heading: str) -> str:
+def anchor_of(heading):
     """The anchor of a heading, as hosts of repositories make it."""
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.lstrip("# "))
     return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")

@@ -1,14 +1,10 @@
 """What a proxy says in an owner's or a learner's place is no word of theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import socket
 import struct
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from waiting import wait_until
@@ -23,11 +19,11 @@ LONG = 20.0
 ENDS = ("401", "403", "404", "502", "12")
 
 
-def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+def frame(kind, flags, stream, body=b""):
     return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
 
 
-def end_of(stream: int, end: str) -> bytes:
+def end_of(stream, end):
     """The end of a call: a page with this status, or a stream reset for this number."""
     if len(end) == 3:
         return frame(HEADERS, 5, stream, b"\x08\x03" + end.encode())
@@ -35,10 +31,10 @@ def end_of(stream: int, end: str) -> bytes:
 
 
 @contextlib.contextmanager
-def proxy(end: str, port: int = 0) -> Iterator[int]:
+def proxy(end, port=0):
     """The port of one that ends every call by itself."""
 
-    def talk(line: socket.socket) -> None:
+    def talk(line):
         with contextlib.suppress(OSError), line, line.makefile("rb") as said:
             line.sendall(frame(SETTINGS, 0, 0))
             said.read(24)
@@ -47,7 +43,7 @@ def proxy(end: str, port: int = 0) -> Iterator[int]:
                 if head[3] == HEADERS:
                     line.sendall(end_of(int.from_bytes(head[5:]), end))
 
-    def take() -> None:
+    def take():
         with contextlib.suppress(OSError):
             while True:
                 line, _ = server.accept()
@@ -69,7 +65,7 @@ def test_a_proxys_refusal_is_none_of_the_owners(end):
 
 
 @contextlib.contextmanager
-def attaching(settings: Path, port: int) -> Iterator[threading.Thread]:
+def attaching(settings, port):
     """An owner that goes to a port, for as long as it does."""
     attachment = open_attachment(
         settings,

@@ -1,7 +1,5 @@
 """copriv as it is installed without any extra."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

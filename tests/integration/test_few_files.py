@@ -1,7 +1,5 @@
 """A process that may open too few files says so, whatever it was to do."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

@@ -1,13 +1,10 @@
 """Whoever sends without end takes little memory of who reads it, on both sides of a connection."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -67,23 +64,23 @@ print(taken("VmRSS") - before)
 """
 
 
-def goodbyes() -> bytes:
+def goodbyes():
     """Frames that say that the connection will end, and why in many words: it never does."""
     why = struct.pack(">II", 2**31 - 1, 0) + b"w" * 16_000
     return (struct.pack(">I", len(why))[1:] + bytes([7, 0, 0, 0, 0, 0]) + why) * 20
 
 
-def unknown() -> bytes:
+def unknown():
     """Frames of a kind that nobody knows, and everybody passes over."""
     return (struct.pack(">I", 16_000)[1:] + bytes([0xBE, 0, 0, 0, 0, 0]) + bytes(16_000)) * 20
 
 
-def header(name: str, value: str) -> bytes:
+def header(name, value):
     """A header that is not kept for later ones."""
     return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-def calls() -> bytes:
+def calls():
     """As many calls as a connection may hold, each of which repeats one long header."""
     names = {":path": "/x/y", ":authority": "x", "te": "trailers", "content-type": CONTENT_TYPE}
     begun = b"\x83\x86" + b"".join(map(header, names, names.values()))
@@ -97,21 +94,21 @@ def calls() -> bytes:
     )
 
 
-def flood(line: socket.socket, frames: bytes) -> None:
+def flood(line, frames):
     """Send so much, unless the other side has enough of it."""
     with suppress(OSError):
         for _ in range(SENT_BYTES // len(frames)):
             line.sendall(frames)
 
 
-def seconds_computed(process: int) -> float:
+def seconds_computed(process):
     """How long a process has used a core."""
     times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
     return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def started(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(script, *arguments):
     process = subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         stdin=subprocess.PIPE,
@@ -167,7 +164,7 @@ def test_calls_that_repeat_a_long_header_take_bounded_memory_of_an_owner():
     assert int(kept) < MOST_KEPT_BYTES
 
 
-def seconds_taken(owner: subprocess.Popen[str], address: tuple[str, int], frame: bytes) -> float:
+def seconds_taken(owner, address, frame):
     """How long an owner computes for many of a frame, before it has closed the connections."""
     before = seconds_computed(owner.pid)
     for _ in range(FRAME_CONNECTIONS):

@@ -1,13 +1,10 @@
 """``copriv forecast``: from public records to a verdict, and one clear sentence for bad input."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
 import tomllib
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -45,7 +42,7 @@ def make_table(rows, seed, region=None):
 
 
 @pytest.fixture
-def study(tmp_path: Path):
+def study(tmp_path):
     make_table(800, 1).to_parquet(tmp_path / "public.parquet")
     make_table(1500, 2, "north").to_parquet(tmp_path / "north.parquet")
     table = {

@@ -4,17 +4,13 @@
 what people and learners use: the commands, the wire, `Ledger` and `open_owner`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -33,7 +29,7 @@ from common.terms import Enrollment, Query, StudyTerms
 from common.toml_files import read_toml
 from owner.ledger import Ledger
 from owner.policy import OwnerSettings
-from owner.server import RunningOwner, open_owner
+from owner.server import open_owner
 from owner.shard import fingerprint
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "version-0.1"
@@ -44,7 +40,7 @@ INSECURE_SEED = 7
 STATES = ("stopped", "killed")
 
 
-def unpack(folder: Path, out: Path) -> Path:
+def unpack(folder, out):
     """A copy of golden files: databases unpacked, PLACE as the folder they are in."""
     shutil.copytree(folder, out, dirs_exist_ok=True)
     for path in [path for path in out.rglob("*") if path.is_file()]:
@@ -87,41 +83,39 @@ def test_a_map_gives_the_same_records_bit_for_bit(name, table):
 class Wire:
     """The calls of a serving owner, as a learner makes them."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel):
         self._stub = methods("DataOwner", channel)
 
-    def call(self, name: str, message: Any, *, learner: str) -> Any:
+    def call(self, name, message, *, learner):
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)
         return getattr(self._stub, name)(message, timeout=20, metadata=token)
 
-    def enroll(self, study: dict[str, Any]) -> Enrollment:
+    def enroll(self, study):
         message = codec.terms_to_pb(terms_of(study))
         return codec.enrollment_from_pb(self.call("Enroll", message, learner=study["learner"]))
 
-    def answer(self, study: dict[str, Any], sequence: int, theta: np.ndarray) -> bytes:
+    def answer(self, study, sequence, theta):
         query = Query(study_id=study["terms"]["study_id"], sequence=sequence, theta=theta)
         message = codec.query_to_pb(query)
-        told: bytes = self.call("AnswerOnce", message, learner=study["learner"]).gradient.data
-        return told
+        return self.call("AnswerOnce", message, learner=study["learner"]).gradient.data
 
-    def left(self) -> Fraction:
+    def left(self):
         told = self.call("Describe", pb.DescribeRequest(), learner="alpha")
         return codec.description_from_pb(told).epsilon_left
 
-    def refuses(self, call: Callable[[], object]) -> grpc.StatusCode:
+    def refuses(self, call):
         with pytest.raises(grpc.RpcError) as refused:
             call()
-        code: grpc.StatusCode = refused.value.code()
-        return code
+        return refused.value.code()
 
 
 @contextmanager
-def wire(running: RunningOwner) -> Iterator[Wire]:
+def wire(running):
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         yield Wire(channel)
 
 
-def terms_of(study: dict[str, Any]) -> StudyTerms:
+def terms_of(study):
     """A study's terms as this version has them; whatever is new has its default."""
     values = study["terms"]
     text = (GOLDEN / "maps" / f"{values['feature_map']}.json").read_text()
@@ -129,7 +123,7 @@ def terms_of(study: dict[str, Any]) -> StudyTerms:
 
 
 @pytest.fixture(params=STATES)
-def golden_owner(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+def golden_owner(request, tmp_path):
     """An owner's settings beside its records and its ledger, and what the ledger means."""
     folder = tmp_path / "owner"
     folder.mkdir()
@@ -139,7 +133,7 @@ def golden_owner(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, 
     return folder / "OWNER.toml", json.loads((folder / "meaning.json").read_text())
 
 
-def studies_of(meaning: dict[str, Any], *, insecure: bool = False) -> list[dict[str, Any]]:
+def studies_of(meaning, *, insecure=False):
     return [study for study in meaning["studies"] if study["insecure"] is insecure]
 
 

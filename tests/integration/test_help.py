@@ -1,11 +1,7 @@
 """What --help says is short enough to be read whole."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +9,7 @@ from learner.cli import cli
 from owner.cli import cli as owner_cli
 
 
-def commands(command: click.Command, *typed: str) -> Iterator[tuple[click.Command, list[str]]]:
+def commands(command, *typed):
     yield command, list(typed)
     for name, each in getattr(command, "commands", {}).items():
         yield from commands(each, *typed, name)

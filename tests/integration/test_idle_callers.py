@@ -1,7 +1,5 @@
 """Callers that say nothing: they hold no thread, and nobody who has something to ask waits."""
 
-from __future__ import annotations
-
 import gc
 import json
 import math
@@ -13,7 +11,6 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -37,8 +34,7 @@ from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.probes import OPEN_PROBES
-from owner.server import RunningOwner, start_owner
-from owner.service import Method
+from owner.server import start_owner
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
@@ -47,13 +43,13 @@ MAX_CONCURRENT_STREAMS = 3
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
-def settings_with(path: Path, **more: Any) -> Path:
+def settings_with(path, **more):
     path.write_text(tomli_w.dumps(read_toml(path) | more))
     return path
 
 
 @contextmanager
-def silent_calls(running: RunningOwner, method: str, count: int) -> Iterator[list[grpc.Call]]:
+def silent_calls(running, method, count):
     """Calls that are open and never send a message."""
     with ExitStack() as stack:
         channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{running.port}"))
@@ -68,21 +64,21 @@ def silent_calls(running: RunningOwner, method: str, count: int) -> Iterator[lis
 class StandingLine(Listening):
     """A line to a port of this machine that stands still once its caller has said so much."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port):
         self.far_port = port
         self.left = 10**9
         self.stood = False
         self.moving = threading.Event()
         super().__init__()
 
-    def treat(self, near: socket.socket) -> None:
+    def treat(self, near):
         with socket.create_connection(("127.0.0.1", self.far_port)) as far:
             back = threading.Thread(target=self.pump, args=(far, near), kwargs={"stands": False})
             back.start()
             self.pump(near, far, stands=True)
             back.join()
 
-    def pump(self, source: socket.socket, target: socket.socket, *, stands: bool) -> None:
+    def pump(self, source, target, *, stands):
         with suppress(OSError):
             while piece := source.recv(65536):
                 now = piece[: self.left] if stands else piece
@@ -94,17 +90,17 @@ class StandingLine(Listening):
                     target.sendall(piece[len(now) :])
             target.shutdown(socket.SHUT_WR)
 
-    def go_on(self) -> None:
+    def go_on(self):
         self.left = 10**9
         self.moving.set()
 
 
 @contextmanager
-def _never() -> Iterator[Iterator[bytes]]:
+def _never():
     """Messages that do not come until the end."""
     over = threading.Event()
 
-    def messages() -> Iterator[bytes]:
+    def messages():
         over.wait()
         yield from ()
 
@@ -114,7 +110,7 @@ def _never() -> Iterator[Iterator[bytes]]:
         over.set()
 
 
-def calls_taken(port: int | None) -> int:
+def calls_taken(port):
     """How many calls of a connection a port takes at once: the first thing that it says."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=20) as line,
@@ -288,7 +284,7 @@ def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
     running = serve_owner(owner_folder(calls_per_learner=3))
     over, begun = threading.Event(), queue.SimpleQueue[None]()
 
-    def slow(called: Method, *_: Any, if_quick: bool = False) -> None:
+    def slow(called, *_, if_quick=False):
         if if_quick and called.request is pb.StudyTerms:
             return
         begun.put(None)
@@ -300,7 +296,7 @@ def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
     monkeypatch.setattr(running.calls, "_long_until", math.inf)
     calls = running.calls
 
-    def waiting() -> int:
+    def waiting():
         workers = (calls._answering, calls._preparing, calls._pausing)
         return sum(each._jobs.qsize() for each in workers if each is not None)
 
@@ -326,7 +322,7 @@ LARGE = b"\xa2\x06\x80\x80\x80\x01" + bytes(2**21)
 
 
 @contextmanager
-def kept(most: int) -> Iterator[None]:
+def kept(most):
     """What is done takes no more memory for long, not even until Python looks for cycles.
 
     That comes after hundreds of large messages.
@@ -355,7 +351,7 @@ def test_a_call_that_is_over_leaves_nothing_of_its_message(
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         call = partial(channel.unary_unary(f"/{SERVICE}/{method}").future, LARGE, timeout=20)
 
-        def many(count: int) -> None:
+        def many(count):
             for one in (call() for _ in range(count)):
                 time.sleep(0.02)
                 if cancelled:

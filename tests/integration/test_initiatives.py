@@ -1,16 +1,11 @@
 """Broadcasts and owners that come by themselves, over real sockets, against the same in memory."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -21,9 +16,8 @@ from waiting import wait_until
 
 from common.config import check_settings
 from common.errors import CoprivError, PolicyError, UnreachableError
-from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
-from common.terms import Enrollment, Query, Response, StudyTerms
+from common.terms import Query
 from learner.algorithms.clocks import Tick
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
@@ -32,12 +26,10 @@ from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import LocalShard, MemoryOwner
-from learner.training.owners import Owner
-from learner.training.runner import Applied, Pace, run
-from learner.training.study import Outcome, Watch, train
-from owner.attaching import Attachment, open_attachment
+from learner.training.runner import Pace, run
+from learner.training.study import Watch, train
+from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")
 HORIZON = 40
@@ -48,26 +40,18 @@ class CrashError(Exception):
 
 
 @pytest.fixture
-def settings_files(owner_folder: Callable[..., Path]) -> list[Path]:
+def settings_files(owner_folder):
     return [
         owner_folder(name, seed=10 + i, num_records=200 + 50 * i) for i, name in enumerate(NAMES)
     ]
 
 
 @pytest.fixture
-def public(feature_map: FeatureMap) -> PublicSide:
+def public(feature_map):
     return PublicSide(feature_map=feature_map, records=None)
 
 
-def study(
-    initiative: str,
-    *,
-    horizon: int = HORIZON,
-    retries: int = 3,
-    groups: Sequence[Sequence[str]] = (),
-    learner: Mapping[str, Any] | None = None,
-    **algorithm: Any,
-) -> StudySettings:
+def study(initiative, *, horizon=HORIZON, retries=3, groups=(), learner=None, **algorithm):
     table = {
         "name": "initiatives",
         "seed": 7,
@@ -87,7 +71,7 @@ def study(
 class Attached:
     """Owners in threads of this process that go to a learner, and bind no port."""
 
-    def __init__(self, paths: Sequence[Path], address: str, *, stay: bool = False) -> None:
+    def __init__(self, paths, address, *, stay=False):
         self.stops = [threading.Event() for _ in paths]
         self.attachments = [
             open_attachment(
@@ -99,7 +83,7 @@ class Attached:
             )
             for i, path in enumerate(paths)
         ]
-        self.failures: list[BaseException] = []
+        self.failures = []
         self.threads = [
             threading.Thread(target=self._serve, args=(one, stop))
             for one, stop in zip(self.attachments, self.stops, strict=True)
@@ -107,26 +91,26 @@ class Attached:
         for thread in self.threads:
             thread.start()
 
-    def _serve(self, attachment: Attachment, stop: threading.Event) -> None:
+    def _serve(self, attachment, stop):
         try:
             attachment.run(stop)
         except CoprivError as error:
             self.failures.append(error)
 
-    def join(self) -> None:
+    def join(self):
         """Wait for owners that end by themselves."""
         for thread in self.threads:
             thread.join(15)
             assert not thread.is_alive()
 
-    def stop(self) -> None:
+    def stop(self):
         for stop in self.stops:
             stop.set()
         self.join()
 
 
 @contextmanager
-def attached(paths: Sequence[Path], address: str, *, stay: bool = False) -> Iterator[Attached]:
+def attached(paths, address, *, stay=False):
     owners = Attached(paths, address, stay=stay)
     try:
         yield owners
@@ -134,23 +118,15 @@ def attached(paths: Sequence[Path], address: str, *, stay: bool = False) -> Iter
         owners.stop()
 
 
-def listening(port: int = 0) -> AttachmentServer:
+def listening(port=0):
     return AttachmentServer(NAMES, f"127.0.0.1:{port}", deadline=10, patience=10)
 
 
-def go(
-    settings: StudySettings,
-    public: PublicSide,
-    owners: Sequence[Owner],
-    journal: Path,
-    *,
-    requests: AttachmentServer | None = None,
-    die_at: int | None = None,
-) -> tuple[list[Applied], Outcome | None]:
+def go(settings, public, owners, journal, *, requests=None, die_at=None):
     """Train; ``die_at`` crashes the learner after this many communications."""
-    rows: list[Applied] = []
+    rows = []
 
-    def applied(row: Applied) -> None:
+    def applied(row):
         rows.append(row)
         if row.k == die_at:
             raise CrashError
@@ -167,17 +143,15 @@ def go(
     return rows, outcome
 
 
-def trajectory(rows: Sequence[Applied]) -> bytes:
+def trajectory(rows):
     return np.array([row.central_model for row in rows]).tobytes()
 
 
-def spoke(rows: Sequence[Applied]) -> list[int]:
+def spoke(rows):
     return [next(iter(row.entry.responses)) for row in rows]
 
 
-def in_memory(
-    rows: Sequence[Applied], outcome: Outcome, paths: Sequence[Path], feature_map: FeatureMap
-) -> bytes:
+def in_memory(rows, outcome, paths, feature_map):
     """The trajectory of the same owner sequence and insecure seeds, without a network."""
     owners = [
         MemoryOwner(
@@ -191,7 +165,7 @@ def in_memory(
     lines = [OwnerLine(owner, own) for owner, own in zip(owners, terms, strict=True)]
     for line in lines:
         line.enroll()
-    again: list[Applied] = []
+    again = []
     run(
         outcome.plan.algorithm,
         [Tick(row.entry.time, tuple(row.entry.responses)) for row in rows],
@@ -204,7 +178,7 @@ def in_memory(
     return trajectory(again)
 
 
-def ledger_counts(paths: Sequence[Path]) -> list[int]:
+def ledger_counts(paths):
     counts = []
     for path in paths:
         _, studies = read_studies(path.parent / "ledger.sqlite")
@@ -286,7 +260,7 @@ def test_a_query_that_was_charged_when_the_learner_died_is_asked_again_not_lost(
     settings, path = study("owner"), tmp_path / "journal.sqlite"
     append, appended = Journal.append, 0
 
-    def dies(self: Journal, entry: Any) -> None:
+    def dies(self, entry):
         nonlocal appended
         appended += 1
         if appended == 12:
@@ -318,10 +292,10 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
         address = f"127.0.0.1:{learner.port}"
         stack.enter_context(attached(settings_files[:2], address))
         leaves = Attached(settings_files[2:], address)
-        restarted: list[Attached] = []
+        restarted = []
         stack.callback(lambda: [one.stop() for one in restarted])
 
-        def applied(row: Applied) -> None:
+        def applied(row):
             if row.k == 50:
                 leaves.stop()
             if row.k == 150:
@@ -329,7 +303,7 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
                 wait_until(lambda: learner.owners[2].stream is not None)
             rows.append(row)
 
-        rows: list[Applied] = []
+        rows = []
         journal = Journal(tmp_path / "journal.sqlite")
         train(
             settings,
@@ -432,7 +406,7 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files):
         grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
     ):
 
-        def nothing() -> Iterator[pb.OwnerMessage]:
+        def nothing():
             silent.wait(20)
             yield from ()
 
@@ -449,7 +423,7 @@ def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
     ):
         over = threading.Event()
 
-        def hello_only() -> Iterator[pb.OwnerMessage]:
+        def hello_only():
             yield pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
             over.wait(20)
 
@@ -466,7 +440,7 @@ def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
 # Broadcast
 
 
-def remote(running: Sequence[RunningOwner]) -> list[Owner]:
+def remote(running):
     return [
         GrpcOwner(name, f"127.0.0.1:{one.port}", deadline=10)
         for name, one in zip(NAMES, running, strict=True)
@@ -545,14 +519,14 @@ def test_a_broadcast_run_goes_on_after_a_crash_with_the_winners_it_had(
 class Around:
     """An owner, in which a test changes one thing."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner):
         self._owner = owner
         self._asked = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._owner, name)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         self._asked += 1
         return self._owner.answer(query)
 
@@ -560,11 +534,11 @@ class Around:
 class LosesOneAnswer(Around):
     """Its fifth response is charged and lost on the way; then it is away until it may return."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner):
         super().__init__(owner)
         self.may_return, self.is_back = threading.Event(), threading.Event()
 
-    def enroll(self, terms: StudyTerms) -> Enrollment:
+    def enroll(self, terms):
         if self._asked < 5:
             return self._owner.enroll(terms)
         assert self.may_return.wait(10)
@@ -572,7 +546,7 @@ class LosesOneAnswer(Around):
         self.is_back.set()
         return enrollment
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         response = super().answer(query)
         if self._asked == 5:
             raise UnreachableError("the line broke")
@@ -582,11 +556,11 @@ class LosesOneAnswer(Around):
 class WaitsForAnother(Around):
     """Three responses after the loss it waits until the other has returned."""
 
-    def __init__(self, owner: Owner, other: LosesOneAnswer) -> None:
+    def __init__(self, owner, other):
         super().__init__(owner)
         self._other = other
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         response = super().answer(query)
         if self._asked == 8:
             self._other.may_return.set()
@@ -601,7 +575,7 @@ def test_a_group_goes_on_without_an_absent_member_and_loses_none_of_its_charged_
     owners = remote(running)
     settings = study("learner", horizon=300, retries=0, groups=[["owner-a", "owner-b"]])
     flaky = LosesOneAnswer(owners[1])
-    three: list[Any] = [WaitsForAnother(owners[0], flaky), flaky, owners[2]]
+    three = [WaitsForAnother(owners[0], flaky), flaky, owners[2]]
     rows, outcome = go(settings, public, three, tmp_path / "journal.sqlite")
     assert outcome is not None
     answered = [tuple(sorted(row.entry.responses)) for row in rows]
@@ -635,7 +609,7 @@ def test_a_run_with_an_own_shard_goes_on_after_a_crash_bit_for_bit(
     records = public.feature_map.apply(table, where="own")
     settings = study("learner", learner={"own": "owner-b", "shows_model": True})
 
-    def owners() -> list[Owner]:
+    def owners():
         others = remote(running)
         return [others[0], LocalShard("owner-b", records), others[2]]
 

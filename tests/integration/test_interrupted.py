@@ -1,7 +1,5 @@
 """Ctrl-C while a run goes: what is kept is said, and the run goes on from there."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import click
@@ -37,7 +35,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(
     (tmp_path / "study.toml").write_text(tomli_w.dumps(study))
     append = Trace.append
 
-    def interrupted(self: Trace, communication: Any) -> None:
+    def interrupted(self, communication):
         append(self, communication)
         if communication.k == 4:
             raise KeyboardInterrupt
@@ -59,7 +57,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(
 
 
 def test_a_command_that_is_stopped_early_ends_with_130(typed, monkeypatch, tmp_path):
-    def stop(*_: object, **__: object) -> None:
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("learner.cli.load_study", stop)
@@ -71,7 +69,7 @@ def test_a_command_that_is_stopped_early_ends_with_130(typed, monkeypatch, tmp_p
 class Stopped:
     """Ctrl-C comes while pydantic writes this down."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         raise KeyboardInterrupt
 
 
@@ -84,7 +82,7 @@ def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c():
             Written(path=Stopped()).model_dump()
 
     class Broken:
-        def __str__(self) -> str:
+        def __str__(self):
             raise ValueError("no text")
 
     with pytest.raises(PydanticSerializationError), stoppable(lambda: "one"):
@@ -92,7 +90,7 @@ def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c():
 
 
 def test_ctrl_c_while_what_was_typed_is_read_is_status_130(typed, monkeypatch):
-    def interrupted(*_: Any, **__: Any) -> None:
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(click.Context, "__init__", interrupted)

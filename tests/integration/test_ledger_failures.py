@@ -1,7 +1,5 @@
 """A ledger that cannot be written or trusted: the owner refuses and says what to do."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -50,13 +48,13 @@ owner.cli.main()
 """
 
 
-def small_file_system(folder: Path, command: list[str]) -> list[str]:
+def small_file_system(folder, command):
     """The command, with a file system of its own of 500 kB over the folder."""
     mount = 'cp -r "$0" "$0.kept" && mount -t tmpfs -o size=500k none "$0" && cp "$0.kept"/* "$0"'
     return ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', str(folder), *command]
 
 
-def may_mount(tmp_path: Path) -> bool:
+def may_mount(tmp_path):
     if shutil.which("unshare") is None:
         return False
     probe = tmp_path / "probe"
@@ -146,7 +144,7 @@ def test_a_disk_without_room_for_another_file_is_tried_again(tmp_path, module, i
     assert said.stderr.count("\n") == 1
 
 
-def open_as_a_user(path: Path) -> subprocess.CompletedProcess[str]:
+def open_as_a_user(path):
     """Open a ledger under the files' permissions, which do not stop root otherwise."""
     command = [sys.executable, "-c", OPEN, str(path)]
     if os.geteuid() == 0:
@@ -201,7 +199,7 @@ def test_a_folder_that_may_not_be_written_is_named_as_that(tmp_path, module):
     assert f"cannot be used ([Errno 13] Permission denied: '{folder}')" in ended[1].stderr
 
 
-def unpacked(name: str, folder: Path) -> Path:
+def unpacked(name, folder):
     """A ledger that an owner left, with all its files."""
     folder.mkdir()
     for packed in (GOLDEN / name).glob("ledger.sqlite*.gz"):
@@ -209,7 +207,7 @@ def unpacked(name: str, folder: Path) -> Path:
     return folder / "ledger.sqlite"
 
 
-def look_as_a_user(*arguments: object) -> subprocess.CompletedProcess[str]:
+def look_as_a_user(*arguments):
     """A command about a ledger, under the files' permissions."""
     code = "from owner.cli import main; main()"
     command = [sys.executable, "-c", code, "ledger", *map(str, arguments)]

@@ -1,15 +1,10 @@
 """Mistakes are answered with one sentence: what, where, what was expected, what to do."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -30,7 +25,7 @@ DO = re.compile(
 
 
 @pytest.fixture(scope="module")
-def messages() -> Iterator[ModuleType]:
+def messages():
     sys.path.insert(0, str(ROOT / "scripts"))  # as for a script that is typed
     spec = importlib.util.spec_from_file_location("messages", ROOT / "scripts" / "messages.py")
     module = importlib.util.module_from_spec(spec)
@@ -42,9 +37,8 @@ def messages() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module")
-def answers(messages: ModuleType) -> list[Any]:
-    found: list[Any] = messages.answers()
-    return found
+def answers(messages):
+    return messages.answers()
 
 
 def test_the_document_tells_what_the_commands_say(messages, answers):
@@ -81,7 +75,7 @@ def test_every_error_that_a_command_ends_with_has_a_status_of_its_kind():
     assert {kind.exit_status for kind in kinds} == {2, 3, 4, 130}
 
 
-def raised_sentences() -> Iterator[tuple[str, str]]:
+def raised_sentences():
     """The first and last words of every error of ours, as the source spells it."""
     pattern = re.compile(
         r"raise (InputError|LedgerError|UnreachableError)\(\s*((?:f?\"(?:[^\"\\]|\\.)*\"\s*)+)\)"

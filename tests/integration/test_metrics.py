@@ -1,7 +1,5 @@
 """Seen from outside: metrics on both sides, JSON log lines, the health port, reflection."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -15,8 +13,6 @@ import threading
 import time
 import urllib.request
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -42,12 +38,12 @@ from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from owner.attaching import Attachment, open_attachment
+from owner.attaching import open_attachment
 from owner.health import ask_health
 from owner.refusals import FAILED
 
 
-def scrape(port: int) -> dict[str, float]:
+def scrape(port):
     """Sample name with labels -> value."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
         lines = page.read().decode().splitlines()
@@ -55,7 +51,7 @@ def scrape(port: int) -> dict[str, float]:
     return {name: float(value) for name, value in samples}
 
 
-def settings_with(path: Path, **more: Any) -> Path:
+def settings_with(path, **more):
     path.write_text(tomli_w.dumps(read_toml(path) | more))
     return path
 
@@ -102,7 +98,7 @@ def test_whoever_watches_is_told_that_a_ledger_fails(
     remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     remote.enroll(make_terms())
 
-    def ask(sequence: int) -> bytes:
+    def ask(sequence):
         query = Query(study_id="study-1", sequence=sequence, theta=np.zeros(4))
         return remote.answer(query).gradient.tobytes()
 
@@ -142,7 +138,7 @@ def test_an_owner_that_attaches_tells_the_same(owner_folder, make_terms):
     with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=10, patience=10) as learner:
         address = f"127.0.0.1:{learner.port}"
 
-        def attached() -> Attachment:
+        def attached():
             return open_attachment(
                 path, learner=address, stay=False, insecure=False, insecure_noise_seed=1
             )
@@ -182,7 +178,7 @@ def test_an_owner_that_attaches_tries_a_full_disk_while_nobody_asks(owner_folder
             (owner,) = learner.owners
             owner.enroll(make_terms())
 
-            def ask() -> None:
+            def ask():
                 for sequence in range(1, 4):
                     owner.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
 
@@ -200,7 +196,7 @@ def test_an_owner_that_attaches_tries_a_full_disk_while_nobody_asks(owner_folder
     assert "the ledger can be written again" in said
 
 
-def fail(handle: int) -> None:
+def fail(handle):
     raise OSError(errno.EIO, "Input/output error")
 
 
@@ -208,7 +204,7 @@ def test_both_sides_tell_when_their_certificate_ends(owner_folder, serve_owner, 
     """Also after it was renewed, without a restart and before anybody connects."""
     certs, port = tmp_path / "certs", free_port()
 
-    def end_of(party: str, *, renew: bool = False) -> float:
+    def end_of(party, *, renew=False):
         parties = [
             Party(name="owner-a", role="owner", hosts=("127.0.0.1",)),
             Party(name="lab", role="learner"),
@@ -328,7 +324,7 @@ def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound_and_no_run(
 
 def test_the_learner_tells_how_the_run_goes_and_who_is_away(few_records, make_terms):
     class Lost(MemoryOwner):
-        def answer(self, query: Query) -> Any:
+        def answer(self, query):
             raise UnreachableError("lost")
 
     metrics = LearnerMetrics()
@@ -413,7 +409,7 @@ def test_reflection_is_as_guarded_as_every_other_call(owner_folder, serve_owner)
         stop.set()
 
 
-def status_of_all(call: Any) -> str | None:
+def status_of_all(call):
     """How a stream ends."""
     try:
         list(call)

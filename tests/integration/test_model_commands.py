@@ -1,13 +1,9 @@
 """What is trained over the network on raw tables is used: predict, evaluate, export."""
 
-from __future__ import annotations
-
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -17,22 +13,15 @@ import pytest
 import tomli_w
 
 from common.errors import DoubtWarning
-from common.model import Model, read_model
+from common.model import read_model
 from learner import Run, train
 from learner.commands.use import EXPORTS
-from owner.server import RunningOwner
 
 OWNERS = ("north", "south")
 
 
 @pytest.fixture
-def trained(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-) -> Run:
+def trained(tmp_path, make_model, make_raw_table, owner_folder, serve_owner):
     """A run over the network, of owners with gaps and unknown categories."""
     feature_map = make_model().feature_map
     ports = [
@@ -198,7 +187,7 @@ def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
     table = make_raw_table(10, seed=9, strange=False).round().astype({"is new": int, "y": int})
     table["amount"] = np.arange(1000, 1010)
 
-    def predicted(*more: str) -> tuple[list[float], str]:
+    def predicted(*more):
         said = typed("copriv", "predict", model, "--data", data, "--out", out, *more)
         assert said.returncode == 0, said.stderr
         return pd.read_parquet(out)["prediction"].tolist(), said.stderr
@@ -364,7 +353,7 @@ def test_evaluate_says_that_all_records_are_of_one_class(
     table = make_raw_table(300, seed=9, strange=False)
     other = next(value for value in table["class"].unique() if value != "late")
 
-    def evaluated(cells: object) -> tuple[str, str, Any]:
+    def evaluated(cells):
         table.assign(**{"class": cells}).to_csv(data, index=False)
         said = typed("copriv", "evaluate", model, "--data", data)
         assert said.returncode == 0, said.stderr
@@ -502,7 +491,7 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     run.mkdir()
     strange_table.to_csv(data, index=False)
 
-    def said(*arguments: object) -> str:
+    def said(*arguments):
         result = typed("copriv", *arguments)
         assert result.returncode == 2, result.stdout
         (line,) = result.stderr.strip().splitlines()

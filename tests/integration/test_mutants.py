@@ -3,13 +3,10 @@
 `python tests/tools/mutants.py` breaks them all, and shows which test notices.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,14 +15,14 @@ TOOL = Path(__file__).resolve().parents[1] / "tools" / "mutants.py"
 HARMLESS = {"name": "the same", "old": "(1.0 - self._left)", "new": "(1 - self._left)"}
 
 
-def run(*options: str) -> subprocess.CompletedProcess[str]:
+def run(*options):
     command = [sys.executable, str(TOOL), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Any:
-    def write(function: str = "RateLimit.wait", **changes: str) -> str:
+def table(tmp_path):
+    def write(function="RateLimit.wait", **changes):
         tests = ["tests/unit/owner/test_calls.py"]
         mutants = [HARMLESS | changes]
         path = tmp_path / "mutants.json"

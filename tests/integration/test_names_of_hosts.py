@@ -1,13 +1,9 @@
 """A host is found by its name as this system finds it, at each of its addresses."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
@@ -24,7 +20,7 @@ with open_channel("owner.example:{port}", None, CLIENT_OPTIONS) as channel:
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port():
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool)
         bound = server.add_insecure_port("127.0.0.1:0")
@@ -34,7 +30,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("other", ["::1", "127.0.0.9"])
-def test_a_name_of_two_addresses_is_reached_at_the_one_that_listens(other, port, tmp_path: Path):
+def test_a_name_of_two_addresses_is_reached_at_the_one_that_listens(other, port, tmp_path):
     if (
         shutil.which("unshare") is None
         or subprocess.run([*UNSHARED, "true"], check=False).returncode

@@ -1,7 +1,5 @@
 """Columns may be called whatever they are called: no command reads a name as its own signs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -39,7 +37,7 @@ def test_a_target_that_looks_like_markup_is_learnt_reported_and_judged(tmp_path)
 HOSTILE = "y\x1b[31mRED\nall is well"
 
 
-def is_plain(text: str) -> bool:
+def is_plain(text):
     """Whether it is lines of text, and nothing that moves a cursor, under a name that is known."""
     return all(line.isprintable() for line in text.split("\n")) and "\nall is well" not in text
 

@@ -1,7 +1,5 @@
 """copriv-owner check, audit and token, and private bounds, as people type them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -16,17 +14,14 @@ import sys
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tomli_w
 from click.testing import CliRunner
-from forked import Ended, run
+from forked import run
 from ledgers import enroll, open_ledger
 from rich.console import Console
 
@@ -37,7 +32,6 @@ from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
-from common.privacy import NoisePlan
 from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
 from common.terms import Query
@@ -45,7 +39,7 @@ from common.texts import counted
 from learner.network.connections import load_token
 from learner.planning.settings import StudySettings
 from learner.planning.split import ROUNDS
-from owner.audit import Finding, audit, num_responses
+from owner.audit import audit, num_responses
 from owner.audit_cases import CASES
 from owner.checking import typical_answer
 from owner.cli import cli
@@ -65,7 +59,7 @@ class Said:
     stderr: str
 
 
-def owner_command(*arguments: object) -> Said:
+def owner_command(*arguments):
     """The command in this process, which is much quicker than one of its own."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -77,15 +71,15 @@ def owner_command(*arguments: object) -> Said:
     return Said(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
 
 
-def refused(result: Said, status: int) -> str:
+def refused(result, status):
     assert result.returncode == status, result
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     return result.stderr
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Callable[..., Path]:
-    def write(**privacy: Any) -> Path:
+def study(tmp_path):
+    def write(**privacy):
         table = {
             "model": {"loss": "squared", "theta_max": 2.0},
             "profile": "published",
@@ -419,7 +413,7 @@ def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(tmp_path, t
     }
     path.write_text(tomli_w.dumps(settings))
 
-    def simulate(*options: str) -> Ended:
+    def simulate(*options):
         return run("copriv", "simulate", path, *options, cwd=tmp_path)
 
     stopped = simulate("--out", "a")
@@ -581,16 +575,9 @@ def test_names_of_learners_are_shown_as_they_are(tmp_path):
     assert "bank [/red] [1]" in shown
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Path:
-    """Where syncing takes no time, if there is such a place."""
-    shared = Path("/dev/shm")  # noqa: S108
-    return shared if shared.is_dir() else tmp_path
-
-
 @pytest.mark.long
-def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, memory):
-    monkeypatch.setattr(tempfile, "tempdir", str(memory))
+def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, fast_folder):
+    monkeypatch.setattr(tempfile, "tempdir", str(fast_folder))
     result = owner_command("audit", "--trials", "300")
     assert result.returncode == 0, result.stderr
     assert "no attack broke the promise; a bound of 0 is of" in result.stdout
@@ -602,25 +589,25 @@ def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, memory):
     assert statistics.median(float(bound) for name, bound in rows if name in gradients) > 0.1
 
 
-def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, memory):
+def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, fast_folder):
     class HalfTheNoise(SecureNoise):
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             return super().draw(count) // 2
 
-    def attack(folder: Path, **options: Any) -> list[Finding]:
-        def half(plan: NoisePlan) -> DrawnAhead:
+    def attack(folder, **options):
+        def half(plan):
             return DrawnAhead(HalfTheNoise(plan), vectors=64, block=32)
 
         return audit(folder, noise=half, cases=CASES[:1], **options)
 
-    monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    monkeypatch.setattr(tempfile, "tempdir", str(fast_folder))
     monkeypatch.setattr(owner.audit, "audit", attack)
     said = refused(owner_command("audit", "--trials", "1000"), 3)
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
 
 
 def test_the_audit_shows_its_progress_in_lines_elsewhere(monkeypatch):
-    def answered(folder: Path, *, trials: int, on_response: Callable[[], None], **_: Any) -> list:
+    def answered(folder, *, trials, on_response, **_):
         for _ in range(num_responses(trials)):
             on_response()
         return []
@@ -632,14 +619,14 @@ def test_the_audit_shows_its_progress_in_lines_elsewhere(monkeypatch):
     assert len(told) == 10
 
 
-def test_the_audit_shows_its_progress_on_a_terminal(memory):
+def test_the_audit_shows_its_progress_on_a_terminal(fast_folder):
     terminal, side = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"],
         stdout=subprocess.PIPE,
         stderr=side,
         text=True,
-        env={**os.environ, "TMPDIR": str(memory)},
+        env={**os.environ, "TMPDIR": str(fast_folder)},
     )
     os.close(side)
     shown = b""

@@ -1,7 +1,5 @@
 """A path that the system does not look at is one sentence, wherever it is typed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -109,7 +107,7 @@ def test_links_that_go_in_a_circle_are_one_sentence(root, typed, tmp_path, monke
 
 
 def test_a_folder_that_may_not_be_looked_into_is_named(monkeypatch):
-    def refuse(*_: object, **__: object) -> bool:
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "is_file", refuse)

@@ -1,7 +1,5 @@
 """docs/privacy.md claims nothing that no test shows, and docs/attacks.md leaves no attack out."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -19,6 +17,7 @@ NO_ATTACKS = (
     "free_ports.py",
     "identities.py",
     "ledgers.py",
+    "listening.py",
     "lone_owner.py",
     "make_golden.py",
     "mortal_owner.py",
@@ -33,7 +32,7 @@ DEFINED = {
 }
 
 
-def sections() -> dict[str, str]:
+def sections():
     text = (ROOT / "docs/privacy.md").read_text()
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -63,7 +62,7 @@ def test_every_invariant_has_a_test_of_its_name():
         assert f"test_{name}" in DEFINED, name
 
 
-def paths_in(document: str) -> set[str]:
+def paths_in(document):
     """What a document names below tests/ and benchmarks/."""
     text = (ROOT / "docs" / document).read_text()
     return set(re.findall(r"(?:`| )((?:tests|benchmarks)/[\w/.]+)", text))
@@ -92,7 +91,7 @@ def test_the_table_of_attacks_counts_the_mutants():
     assert row in (ROOT / "docs/attacks.md").read_text()
 
 
-def counted_tests() -> list[tuple[list[str], int]]:
+def counted_tests():
     """Of each attack that is a number of tests: what pytest is told to run, and that number."""
     rows = (ROOT / "docs/attacks.md").read_text().splitlines()
     found = [

@@ -1,7 +1,5 @@
 """The learner from Python: few names, the command line's own results, scikit-learn's manner."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -10,9 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +33,7 @@ SHORT = {
     "model": {"theta_max": 5.0},
 }
 # Checks of scikit-learn that do not pass, and why: none.
-NOT_PASSED: dict[str, str] = {}
+NOT_PASSED = {}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +54,7 @@ def test_scikit_learn_accepts_the_estimators(estimator):
     assert len(checked) > 40
 
 
-def records(count: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+def records(count):
     rng = np.random.default_rng(1)
     table = pd.DataFrame(
         {
@@ -99,7 +95,7 @@ def test_what_owners_tell_of_the_finished_model_is_part_of_what_an_estimator_spe
 def test_equal_seeds_give_equal_models_and_others_do_not():
     table, days, hospital = records(600)
 
-    def fitted(seed: int) -> Any:
+    def fitted(seed):
         made = FederatedRegressor(epsilon=2, settings=MOMENTS, random_state=seed)
         return made.fit(table, days, owners=hospital).model_.theta
 
@@ -147,6 +143,7 @@ def test_labels_go_through_pipelines_and_cross_validation():
     assert np.all(scores > 0.5)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away():
     table, days, hospital = records(900)
     late = days > np.median(days)
@@ -161,6 +158,7 @@ def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away():
     np.testing.assert_array_equal(model.predict(table), chances[:, 1] > 0.5)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_a_rare_class_has_room_for_its_base_rate():
     rng = np.random.default_rng(7)
     x, owners = rng.normal(size=(6000, 1)), np.arange(6000) % 3
@@ -229,6 +227,7 @@ def test_a_regressor_says_in_its_own_words_what_is_no_target(of, words, is_publi
     assert "positive" not in str(refused.value)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_numbers_may_come_as_texts_among_numbers():
     """As of a column of which one cell was typed otherwise."""
     table, days, _ = records(300)
@@ -285,7 +284,7 @@ def test_numbers_may_be_of_numpy():
 
 
 @pytest.fixture
-def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Path:
+def study(tmp_path, table_maker):
     table_maker(900, seed=4).to_parquet(tmp_path / "records.parquet")
     path = tmp_path / "study.toml"
     path.write_text(
@@ -347,7 +346,7 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(study, tmp_path, type
         run.evaluate(summed)
 
 
-def with_commas(numbers: Any) -> list[str]:
+def with_commas(numbers):
     return [f"{number:.1f}".replace(".", ",") for number in numbers]
 
 
@@ -511,7 +510,7 @@ def test_the_notebook_runs(monkeypatch, capsys):
     examples = Path(__file__).parents[2] / "examples"
     monkeypatch.chdir(examples)
     cells = json.loads((examples / "hospitals.ipynb").read_text())["cells"]
-    shared: dict[str, Any] = {}
+    shared = {}
     for cell in cells:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
@@ -529,7 +528,7 @@ def test_the_python_of_the_document_runs(place, tmp_path, monkeypatch):
     assert len(blocks) == 2
     (tmp_path / "examples").symlink_to(root / "examples")
     monkeypatch.chdir(tmp_path)
-    shared: dict[str, Any] = {}
+    shared = {}
     exec(blocks[place], shared)  # noqa: S102
     if place:
         assert shared["model"].score(shared["X"], shared["y"]) > 0.3
@@ -540,10 +539,10 @@ def test_the_python_of_the_document_runs(place, tmp_path, monkeypatch):
 def test_how_an_owner_ends_a_connection_is_not_written_as_it_says_it():
     """gRPC has a log of its own, which would bring it to a notebook or a terminal."""
 
-    def frame(kind: int, content: bytes) -> bytes:
+    def frame(kind, content):
         return struct.pack(">I", len(content))[1:] + bytes([kind, 0, 0, 0, 0, 0]) + content
 
-    def serve() -> None:
+    def serve():
         with contextlib.suppress(OSError):
             while True:
                 line = opened.enter_context(listener.accept()[0])
@@ -616,7 +615,7 @@ def test_what_is_no_path_is_told(call):
 def test_a_table_of_another_library_is_refused_with_the_way_to_a_data_frame(study, tmp_path):
     run = simulate(study, out=tmp_path / "run", insecure_noise_seed=3)
     table = pd.read_parquet(tmp_path / "records.parquet")
-    wrong: dict[str, Any] = {
+    wrong = {
         "got a pyarrow.Table, expected a pandas data frame; its to_pandas() makes": pa.table(table),
         "got a pandas.Series, expected a pandas data frame; its to_frame() makes": table.iloc[:, 0],
         "got a numpy.ndarray, expected a pandas data frame; read the file": table.to_numpy(),

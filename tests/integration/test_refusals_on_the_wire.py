@@ -1,24 +1,19 @@
 """Codes and public words of every refusal, tokens and limits, over real sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 import tomli_w
 from calls import methods
-from forked import Ended, run
+from forked import run
 from listening import Listening
 
 from common import codec
@@ -28,18 +23,17 @@ from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 from owner.refusals import FAILED
-from owner.server import RunningOwner
 
 TOKEN = "copriv_token-for-the-tests-only"  # noqa: S105
 DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"
 Code = grpc.StatusCode
 
 
-def connect(running: RunningOwner, *, token: str | None = None, deadline: float = 20) -> GrpcOwner:
+def connect(running, *, token=None, deadline=20):
     return GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=deadline, token=token)
 
 
-def status_of(call: Callable[[], Any]) -> tuple[grpc.StatusCode, str]:
+def status_of(call):
     with pytest.raises(grpc.RpcError) as refused:
         call()
     return refused.value.code(), refused.value.details()
@@ -53,10 +47,10 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         stub = methods("DataOwner", channel)
 
-        def enroll(**changes: Any) -> Any:
+        def enroll(**changes):
             return stub.Enroll(codec.terms_to_pb(make_terms(**changes)), timeout=10)
 
-        def answer(sequence: int, theta: Any = (0.1, 0.1, 0.1, 0.1), study: str = "study-1") -> Any:
+        def answer(sequence, theta=(0.1, 0.1, 0.1, 0.1), study="study-1"):
             query = Query(study_id=study, sequence=sequence, theta=np.array(theta))
             return stub.AnswerOnce(codec.query_to_pb(query), timeout=10)
 
@@ -170,7 +164,7 @@ def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(owner_folder, 
         server.stop(None)
 
 
-def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
+def frame(kind, flags, stream, content=b""):
     """A frame of HTTP/2."""
     head = len(content).to_bytes(3, "big") + bytes([kind, flags])
     return head + stream.to_bytes(4, "big") + content
@@ -179,7 +173,7 @@ def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
 class Impatient(Listening):
     """A proxy that ends each call with the code for a caller of whom it has enough."""
 
-    def treat(self, near: socket.socket) -> None:
+    def treat(self, near):
         near.sendall(frame(4, 0, 0))
         with contextlib.suppress(OSError), near.makefile("rb") as sent:
             sent.read(24)
@@ -199,7 +193,7 @@ def test_a_call_that_grpc_ends_on_its_way_is_not_a_budget_that_is_spent(
     query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
     words = r"gRPC ended the call \(.*\); ask its operator, or whoever runs a proxy on the way"
 
-    def tried(owner: GrpcOwner) -> None:
+    def tried(owner):
         for call in (owner.describe, lambda: owner.answer(query)):
             with pytest.raises(UnreachableError, match=words):
                 call()
@@ -207,7 +201,7 @@ def test_a_call_that_grpc_ends_on_its_way_is_not_a_budget_that_is_spent(
 
     tried(connect(serve_owner(owner_folder()), token="copriv_" + "a" * 20_000))
 
-    def long_headers(_: Any, context: grpc.ServicerContext) -> None:
+    def long_headers(_, context):
         context.set_trailing_metadata([("reason", "a" * 20_000)])
         context.abort(Code.ABORTED, "no")
 
@@ -232,7 +226,7 @@ def test_an_unexpected_failure_says_one_fixed_sentence(
     owner = connect(running)
     owner.enroll(make_terms())
 
-    def fails(*_: object, **__: object) -> None:
+    def fails(*_, **__):
         raise ValueError("record 17 of /secret/shard.csv is 3.14159")
 
     monkeypatch.setattr("owner.answering.exact_answer", fails)
@@ -324,8 +318,8 @@ def test_training_sends_the_token_that_the_study_names(
     public_table.to_parquet(tmp_path / "public.parquet")
     (tmp_path / "bank.token").write_text(TOKEN + "\n")
 
-    def train(token: str | None) -> Ended:
-        study: dict[str, Any] = {
+    def train(token):
+        study = {
             "name": "t",
             "features": {"public": {"path": "public.parquet"}, "target": "y"},
             "model": {"theta_max": 2.0},
@@ -354,7 +348,7 @@ def test_streams_of_two_learners_do_not_wait_for_each_other(owner_folder, serve_
     running = serve_owner(owner_folder(queries_per_second=1000))
     answered = []
 
-    def learner(study: str) -> None:
+    def learner(study):
         owner = connect(running)
         owner.enroll(make_terms(study_id=study))
         for k in range(1, 11):

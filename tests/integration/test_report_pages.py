@@ -4,23 +4,18 @@ Contrast and structure are checked by checks of our own (tests/tools/probe_page.
 where it is installed.
 """
 
-from __future__ import annotations
-
 import html
 import importlib.util
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from common.model import Model
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
 from learner.results.card import card_text
@@ -38,7 +33,7 @@ PROBE = Path(__file__).parents[1] / "tools/probe_page.js"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
-def axe() -> str:
+def axe():
     """The source of axe-core, empty where it is not installed."""
     found = importlib.util.find_spec("axe_core_python")
     if found is None or found.origin is None:
@@ -46,7 +41,7 @@ def axe() -> str:
     return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
-def run_folder(folder: Path, summary: Summary, model: Model) -> Path:
+def run_folder(folder, summary, model):
     """A run folder with a trace."""
     folder.mkdir()
     rng = np.random.default_rng(1)
@@ -62,10 +57,10 @@ def run_folder(folder: Path, summary: Summary, model: Model) -> Path:
 
 
 @pytest.fixture(scope="session")
-def evaluated(summary_table: dict[str, Any]) -> Callable[[int], Summary]:
+def evaluated(summary_table):
     """A simulated run of this many owners."""
 
-    def make(count: int) -> Summary:
+    def make(count):
         rng = np.random.default_rng(count)
         owners = [
             summary_table["owners"][0]
@@ -110,12 +105,7 @@ def evaluated(summary_table: dict[str, Any]) -> Callable[[int], Summary]:
 
 
 @pytest.fixture(scope="module")
-def pages(
-    tmp_path_factory: pytest.TempPathFactory,
-    evaluated: Callable[[int], Summary],
-    summary: Callable[..., Summary],
-    make_model: Callable[..., Model],
-) -> dict[str, Path]:
+def pages(tmp_path_factory, evaluated, summary, make_model):
     """Pages of a few owners, of many, of a training, of a forecast, and of runs compared."""
     folder = tmp_path_factory.mktemp("pages")
     runs = {"few": evaluated(3), "many": evaluated(75), "trained": summary(insecure_noise=True)}
@@ -127,7 +117,7 @@ def pages(
     return made | {"forecast": write_forecast_page(folder, a_forecast())}
 
 
-def a_forecast() -> Verdict:
+def a_forecast():
     """A forecast of thirty owners, with curves and a warning."""
     rng = np.random.default_rng(2)
     owners = tuple(
@@ -143,7 +133,7 @@ def a_forecast() -> Verdict:
         for i in range(30)
     )
 
-    def answer(fitness: float) -> Answer:
+    def answer(fitness):
         return Answer(
             relative_fitness=fitness,
             low=fitness / 2,
@@ -180,14 +170,14 @@ def a_forecast() -> Verdict:
     )
 
 
-def bad(page: str) -> str:
+def bad(page):
     """The page with faults that the probe must see."""
     page = page.replace("--ink: #1b1f24", "--ink: #bbbbbb")
     faults = '<div style="width:2000px">wide</div><input><script>nothing()</script>'
     return page.replace("<main>", f"<main>{faults}")
 
 
-def framed(text: str, name: str, width: int) -> str:
+def framed(text, name, width):
     """A page with the probe in it, in a frame: a window is never as narrow as a phone."""
     watch = (
         "<script>window.probed_errors = []; addEventListener('error', (e) => "
@@ -218,7 +208,7 @@ const look = setInterval(() => {
 </script>"""
 
 
-def probed(frames: list[str], folder: Path, *, dark: bool) -> dict[str, Any]:
+def probed(frames, folder, *, dark):
     """What the probe finds in each frame, by its name and width."""
     outer = folder / "frames.html"
     outer.write_text(f'<!doctype html><body style="margin:0">{"".join(frames)}{GATHER}</body>')
@@ -236,14 +226,11 @@ def probed(frames: list[str], folder: Path, *, dark: bool) -> dict[str, Any]:
         check=True,
     )
     (told,) = re.findall(r'<pre id="told">(.*?)</pre>', said.stdout, re.DOTALL)
-    found: dict[str, Any] = json.loads(html.unescape(told))
-    return found
+    return json.loads(html.unescape(told))
 
 
 @pytest.fixture(scope="module")
-def looked_at(
-    pages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[bool, dict[str, Any]]:
+def looked_at(pages, tmp_path_factory):
     """Every page at every width, in the light and in the dark."""
     texts = {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
     texts["bad"] = bad(texts["few"])

@@ -1,19 +1,14 @@
 """The learner survives: whatever dies at whatever moment, the run ends and nobody pays twice."""
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from fractions import Fraction
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,17 +22,16 @@ import learner.training.line
 import learner.training.runner
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.losses import Regulariser
-from common.terms import Enrollment, Query, Records, Response, StudyTerms
+from common.terms import Query, Response
 from common.toml_files import read_toml
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.results.summary import read_summary
 from learner.training.journal import Journal
-from learner.training.journal_values import TickEntry
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Applied, Pace, run
+from learner.training.runner import Pace, run
 from owner.ledger_reading import read_studies
 from owner.server import start_owner
 
@@ -53,29 +47,29 @@ class Crash(BaseException):
 class FaultyOwner(MemoryOwner):
     """Loses queries before or after they were charged, and is sometimes not there at all."""
 
-    def __init__(self, *arguments: Any, faults: random.Random, **named: Any) -> None:
+    def __init__(self, *arguments, faults, **named):
         super().__init__(*arguments, **named)
         self.faults = faults
         self.calm = False
         # Queries that it was sent before their answers were waited for.
         self.ahead = 0
 
-    def enroll(self, terms: StudyTerms) -> Enrollment:
+    def enroll(self, terms):
         self.sometimes(0.4, UnreachableError)
         return super().enroll(terms)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         self.sometimes(0.1, UnreachableError)
         response = super().answer(query)
         self.sometimes(0.1, UnreachableError)
         return response
 
-    def sometimes(self, share: float, error: type[BaseException]) -> None:
+    def sometimes(self, share, error):
         if not self.calm and self.faults.random() < share:
             raise error("trouble")
 
     @property
-    def answered(self) -> int:
+    def answered(self):
         """Responses of the training, which was enrolled first."""
         return next(iter(self._studies.values())).account.answered
 
@@ -86,16 +80,16 @@ class EagerOwner(FaultyOwner):
     charged: tuple[Query, Response] | None = None
 
     @property
-    def answers_later(self) -> bool:
+    def answers_later(self):
         return True
 
-    def send(self, query: Query) -> None:
+    def send(self, query):
         self.ahead += 1
         self.charged = None
         with suppress(UnreachableError):
             self.charged = query, super().answer(query)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         charged, self.charged = self.charged, None
         if charged is None or charged[0].sequence != query.sequence:
             return super().answer(query)
@@ -107,30 +101,30 @@ class EagerOwner(FaultyOwner):
 class DyingJournal(Journal):
     """The learner may die before and after each word it writes."""
 
-    def __init__(self, path: Path, faults: random.Random, share: float) -> None:
+    def __init__(self, path, faults, share):
         self.faults, self.share, self.is_dead = faults, share, False
         super().__init__(path)
 
-    def _note_end(self) -> None:
+    def _note_end(self):
         """It never ends in order."""
 
-    def die(self) -> None:
+    def die(self):
         # Who is dead keeps nothing any more.
         self.is_dead = self.is_dead or self.faults.random() < self.share
         if self.is_dead:
             raise Crash
 
-    def append(self, entry: TickEntry) -> None:
+    def append(self, entry):
         self.die()
         super().append(entry)
         self.die()
 
-    def note(self, key: str, value: str) -> None:
+    def note(self, key, value):
         self.die()
         super().note(key, value)
         self.die()
 
-    def keep_unanswered(self, owner: int, **query: Any) -> None:
+    def keep_unanswered(self, owner, **query):
         self.die()
         super().keep_unanswered(owner, **query)
         self.die()
@@ -139,16 +133,16 @@ class DyingJournal(Journal):
 class LosingJournal(DyingJournal):
     """Writes as late as it may; what was not waited for is lost with the learner."""
 
-    def __init__(self, path: Path, faults: random.Random, share: float) -> None:
-        self.late: list[TickEntry] = []
+    def __init__(self, path, faults, share):
+        self.late = []
         self.writing = threading.Lock()
         super().__init__(path, faults, share)
 
-    def append(self, entry: TickEntry) -> None:
+    def append(self, entry):
         self.die()
         self.late.append(entry)
 
-    def settle(self, repeats: Mapping[int, int] | None = None) -> None:
+    def settle(self, repeats=None):
         self.die()
         with self.writing:
             due = len(self.late) if repeats is None else 0
@@ -162,18 +156,9 @@ class LosingJournal(DyingJournal):
         self.die()
 
 
-def start(
-    owners: Sequence[MemoryOwner],
-    terms: StudyTerms,
-    journal: Journal,
-    agreed: list[Enrollment],
-    *,
-    rounds: bool,
-    patience: float = 60.0,
-    most: int | None = None,
-) -> list[Applied]:
+def start(owners, terms, journal, agreed, *, rounds, patience=60.0, most=None):
     """One start of the learner, as ``learner.training.study.train`` does it."""
-    rows: list[Applied] = []
+    rows = []
     answered = [0] * len(owners)
     for entry in journal.entries():
         for owner, (sequence, _) in entry.responses.items():
@@ -184,7 +169,7 @@ def start(
         if sequence == answered[owner] + 1
     }
 
-    def keep(owner: int) -> Callable[[Query], None]:
+    def keep(owner):
         return lambda query: journal.keep_unanswered(
             owner, sequence=query.sequence, theta=query.theta
         )
@@ -201,14 +186,14 @@ def start(
         for index, owner in enumerate(owners)
     ]
     rng = np.random.default_rng(5)
-    common: dict[str, Any] = {
+    common = {
         "weights": WEIGHTS,
         "num_features": 4,
         "horizon": terms.horizon,
         "theta_max": 2.0,
         "regulariser": Regulariser(coefficient=1e-5),
     }
-    algorithm: Any = (
+    algorithm = (
         SynchronousAverage(**common, initial_step=0.1)
         if rounds
         else Asynchronous(**common, rho=1e-3)
@@ -237,7 +222,7 @@ def start(
 @pytest.mark.parametrize("owner_kind", [FaultyOwner, EagerOwner])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
-    rounds, owner_kind, kind, make_terms, few_records, tmp_path, monkeypatch
+    rounds, owner_kind, kind, make_terms, few_records, fast_folder, monkeypatch
 ):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
@@ -248,8 +233,8 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
         faults = random.Random(seed)
         owners = [owner_kind(name, few_records, seed=1, faults=faults) for name in NAMES]
         agreed = [MemoryOwner(name, few_records, seed=1).enroll(terms) for name in NAMES]
-        path = tmp_path / f"{seed}.sqlite"
-        rows: list[Applied] = []
+        path = fast_folder / f"{seed}.sqlite"
+        rows = []
         while not rows:
             journal = kind(path, faults, share=0.05)
             try:
@@ -280,22 +265,20 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
 class Refuses:
     """An owner that refuses from its second answer on."""
 
-    def __init__(self, owner: MemoryOwner) -> None:
+    def __init__(self, owner):
         self._owner, self._asked = owner, 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._owner, name)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         self._asked += 1
         if self._asked > 1:
             raise BudgetSpentError("the budget is spent")
         return self._owner.answer(query)
 
 
-def lines_of(
-    owners: list[Any], terms: StudyTerms, algorithm_horizon: int
-) -> tuple[list[OwnerLine], Asynchronous]:
+def lines_of(owners, terms, algorithm_horizon):
     lines = [OwnerLine(owner, terms) for owner in owners]
     for line in lines:
         line.enroll()
@@ -314,13 +297,13 @@ def lines_of(
 def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
     refusing, make_terms, few_records, caplog
 ):
-    owners: list[Any] = [MemoryOwner(name, few_records, seed=1) for name in NAMES]
+    owners = [MemoryOwner(name, few_records, seed=1) for name in NAMES]
     owners[:refusing] = [Refuses(owner) for owner in owners[:refusing]]
     terms = make_terms(horizon=30, responses=30)
     lines, algorithm = lines_of(owners, terms, 30)
-    rows: list[Applied] = []
+    rows = []
 
-    def train() -> None:
+    def train():
         clocks = PoissonClocks(each_alone(3), np.ones(3), rng=np.random.default_rng(5))
         pace = Pace(time_scale=0.0, patience=60.0)
         run(algorithm, clocks, lines, journal=None, horizon=30, pace=pace, on_applied=rows.append)
@@ -348,14 +331,14 @@ def test_a_number_is_asked_for_one_theta_only(make_terms, few_records, monkeypat
         held: Query | None = None
         enrolled = 0
 
-        def enroll(self, terms: StudyTerms) -> Enrollment:
+        def enroll(self, terms):
             told = super().enroll(terms)
             self.enrolled += 1
             if self.enrolled == 2 and self.held is not None:
                 super().answer(self.held)
             return told
 
-        def answer(self, query: Query) -> Response:
+        def answer(self, query):
             if self.held is None:
                 self.held = query
                 raise UnreachableError("lost, or so it seems")
@@ -378,24 +361,19 @@ class Gate(MemoryOwner):
 
     is_away = False
 
-    def enroll(self, terms: StudyTerms) -> Enrollment:
+    def enroll(self, terms):
         if self.is_away:
             raise UnreachableError("away")
         return super().enroll(terms)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         if self.is_away:
             raise UnreachableError("away")
         return super().answer(query)
 
 
 @pytest.fixture
-def killed_late(
-    make_terms: Callable[..., StudyTerms],
-    few_records: Records,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> tuple[list[Gate], Callable[[float], list[Applied]]]:
+def killed_late(make_terms, few_records, tmp_path, monkeypatch):
     """Owners of which many answers were lost with the learner; and another start, with patience."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.01)
@@ -406,7 +384,7 @@ def killed_late(
     path = tmp_path / "journal.sqlite"
 
     class Dies(LosingJournal):
-        def append(self, entry: TickEntry) -> None:
+        def append(self, entry):
             super().append(entry)
             if entry.position == 37:
                 raise Crash
@@ -415,14 +393,14 @@ def killed_late(
         start(owners, terms, journal, agreed, rounds=False)
     assert len(journal.late) > 20
 
-    def again(patience: float) -> list[Applied]:
+    def again(patience):
         with closing(Journal(path)) as journal:
             return start(owners, terms, journal, agreed, rounds=False, patience=patience)
 
     return owners, again
 
 
-def check_nothing_lost(owners: list[Gate], rows: list[Applied]) -> None:
+def check_nothing_lost(owners, rows):
     """The learner holds every answer that was charged."""
     assert len(rows) == 60
     for index, owner in enumerate(owners):
@@ -436,7 +414,7 @@ def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
     owners, again = killed_late
     owners[0].is_away = True
 
-    def give_up(seconds: float) -> None:
+    def give_up(seconds):
         raise KeyboardInterrupt
 
     # Its operator gives up while it waits.
@@ -468,15 +446,15 @@ def test_starts_that_find_nobody_use_up_no_tick(make_terms, few_records, tmp_pat
     terms = make_terms(horizon=60, responses=60)
 
     class Leaves(Gate):
-        def answer(self, query: Query) -> Response:
+        def answer(self, query):
             self.is_away = self.is_away or query.sequence == self.leaves_at
             return super().answer(query)
 
-    def answered(vain_starts: int) -> list[int]:
+    def answered(vain_starts):
         owners = [Leaves(name, few_records, seed=1) for name in NAMES]
         agreed = [owner.enroll(terms) for owner in owners]
 
-        def begin(*, is_away: bool, leaves_at: int | None) -> list[Applied]:
+        def begin(*, is_away, leaves_at):
             for owner in owners:
                 owner.is_away, owner.leaves_at = is_away, leaves_at
             with closing(Journal(tmp_path / f"{vain_starts}.sqlite")) as journal:
@@ -496,10 +474,10 @@ def test_starts_that_find_nobody_use_up_no_tick(make_terms, few_records, tmp_pat
 class Study:
     """Three owners in real processes, and learners that are started and killed at will."""
 
-    def __init__(self, folder: Path, table: pd.DataFrame, stack: ExitStack, horizon: int) -> None:
+    def __init__(self, folder, table, stack, horizon):
         self.folder, self.horizon = folder, horizon
         table.to_parquet(folder / "public.parquet")
-        self.owners: dict[str, tuple[Path, int]] = {}
+        self.owners = {}
         for index, name in enumerate(NAMES):
             path = folder / name
             path.mkdir()
@@ -534,18 +512,17 @@ class Study:
             )
         )
 
-    def start(self, run_folder: Path) -> Forked:
+    def start(self, run_folder):
         return Forked("copriv", "train", self.path, "--resume", run_folder)
 
-    def finish(self, run_folder: Path) -> dict[str, Any]:
+    def finish(self, run_folder):
         process = self.start(run_folder)
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
-        told: dict[str, Any] = json.loads((run_folder / "summary.json").read_text())
-        return told
+        return json.loads((run_folder / "summary.json").read_text())
 
 
-def lived(run_folder: Path) -> int:
+def lived(run_folder):
     """How many communications the journal holds; -1 before there is a journal."""
     try:
         with closing(
@@ -557,14 +534,12 @@ def lived(run_folder: Path) -> int:
 
 
 @pytest.fixture
-def start_study(
-    tmp_path: Path, table_maker: Callable[..., pd.DataFrame]
-) -> Iterator[Callable[..., Study]]:
+def start_study(tmp_path, table_maker):
     with ExitStack() as stack:
         yield lambda horizon: Study(tmp_path, table_maker(600, seed=9), stack, horizon)
 
 
-def killed_and_resumed(study: Study, kills: int, rng: random.Random) -> None:
+def killed_and_resumed(study, kills, rng):
     """Kill at random moments, compare with an unbroken run, and the journals with the ledgers."""
     whole = study.finish(study.folder / "whole")
     broken = study.folder / "broken"

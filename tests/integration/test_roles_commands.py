@@ -1,26 +1,21 @@
 """Owners that come by themselves, and owners that learn, as people type it: real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
-from forked import Ended, Forked, run
+from forked import Forked, run
 
 from common.errors import BudgetSpentError
-from common.features import FeatureMap
 from common.losses import Squared
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
@@ -33,25 +28,25 @@ LISTEN_STATE = "0A"
 Process = subprocess.Popen[str] | Forked
 
 
-def command(what: str, *arguments: object, prefix: Sequence[str] = ()) -> list[str]:
+def command(what, *arguments, prefix=()):
     return [*prefix, sys.executable, "-m", what, *map(str, arguments)]
 
 
-def finish(process: Process) -> tuple[int, str, str]:
+def finish(process):
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
-def copriv(*arguments: object) -> Ended:
+def copriv(*arguments):
     return run("copriv", *arguments)
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments):
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @contextmanager
-def ended(process: Process) -> Iterator[Process]:
+def ended(process):
     """Whatever happens, the process does not stay."""
     try:
         yield process
@@ -61,9 +56,9 @@ def ended(process: Process) -> Iterator[Process]:
         process.communicate()
 
 
-def study_file(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
+def study_file(folder, feature_map, **changes):
     (folder / "features.json").write_text(feature_map.to_json())
-    settings: dict[str, Any] = {
+    settings = {
         "name": "small",
         "seed": 1,
         "profile": "published",
@@ -81,7 +76,7 @@ def study_file(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
     return path
 
 
-def listening_sockets(pid: int) -> list[str]:
+def listening_sockets(pid):
     """Inodes of the TCP sockets that a process listens on."""
     listening = {
         line.split()[9]
@@ -93,7 +88,7 @@ def listening_sockets(pid: int) -> list[str]:
     return [inode for inode in listening if f"socket:[{inode}]" in held]
 
 
-def port_of(learner: Process) -> int:
+def port_of(learner):
     # Before it, what was read and fitted.
     lines = iter(learner.stdout.readline, "")
     line = next((line for line in lines if line.startswith("listening")), "")
@@ -153,7 +148,7 @@ while True:
 """
 
 
-def can_make_namespaces() -> bool:
+def can_make_namespaces():
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"copriv-try-{os.getpid()}"
@@ -163,11 +158,11 @@ def can_make_namespaces() -> bool:
 
 
 @contextmanager
-def namespaces() -> Iterator[dict[str, str]]:
+def namespaces():
     """learner -- gateway -- owners: the learner has no route to the owners' network."""
     names = {role: f"copriv-{role}-{os.getpid()}" for role in ("learner", "gateway", "owners")}
 
-    def ip(*arguments: str) -> None:
+    def ip(*arguments):
         subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
     try:
@@ -276,13 +271,11 @@ def test_training_where_nobody_listens_or_comes_is_refused(tmp_path, feature_map
 
 
 @pytest.fixture
-def shards(owner_folder: Callable[..., Path]) -> list[Path]:
+def shards(owner_folder):
     return [owner_folder(name, seed=20 + i) for i, name in enumerate(NAMES)]
 
 
-def own_study(
-    tmp_path: Path, feature_map: FeatureMap, shards: Sequence[Path], port: int, **changes: Any
-) -> Path:
+def own_study(tmp_path, feature_map, shards, port, **changes):
     return study_file(
         tmp_path,
         feature_map,
@@ -373,7 +366,7 @@ def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
 # kappa
 
 
-def theorem_1(feature_map: FeatureMap, num_records: int, m: int, *, kappa: int) -> float:
+def theorem_1(feature_map, num_records, m, *, kappa):
     """b epsilon = 2 Xi m kappa/n of squared loss in a box of half side 2."""
     bound = feature_map.domain.feature_l1_bound
     xi = 2 * (2.0 * bound + feature_map.domain.target_bound) * bound

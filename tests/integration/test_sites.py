@@ -1,7 +1,5 @@
 """From an invitation to a finished run, as docs/sites.md tells it; and what is refused there."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math
@@ -17,12 +15,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +32,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from free_ports import free_ports
 
 from common.config import load_settings
-from common.features import FeatureMap
 from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
@@ -55,17 +50,17 @@ HOSPITALS = {
 }
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 
-def commands() -> list[list[str]]:
+def commands():
     lines = [line for block in blocks("sh") for line in block.splitlines() if line]
     return [shlex.split(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
+def tables():
     """The tables that the guide speaks of, and the public one."""
     every = pd.read_parquet(ROOT / "examples" / "hospitals.parquet")
     private = every.iloc[:-5000]
@@ -88,7 +83,7 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture
-def place(tables: dict[str, pd.DataFrame], tmp_path: Path) -> Path:
+def place(tables, tmp_path):
     """Laboratory and hospitals as the guide begins, on ports that are free here."""
     text = blocks("toml")[0]
     for told, port in zip(("50071", "50072", "50073"), free_ports(3), strict=True):
@@ -103,8 +98,8 @@ def place(tables: dict[str, pd.DataFrame], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
+def processes():
+    started = []
     yield started
     for process in started:
         process.terminate()
@@ -112,7 +107,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate(timeout=20)
 
 
-def until_sites_are_sound(check: Callable[[], Any]) -> None:
+def until_sites_are_sound(check):
     """As a person would: check until all sites serve, and nothing fails."""
     give_up = time.monotonic() + 60
     while (said := check()).returncode and time.monotonic() < give_up:
@@ -127,7 +122,7 @@ def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(place, pr
     environment = {**os.environ, "PATH": path}
     told_to_type = commands()
     assert len(told_to_type) < 10
-    said: dict[str, str] = {}
+    said = {}
     for command in told_to_type:
         if command[-1] == "&":
             processes.append(
@@ -173,17 +168,12 @@ def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(place, pr
 
 
 @pytest.fixture
-def study(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> SimpleNamespace:
+def study(tmp_path, feature_map, table_maker, typed):
     """A study whose two owners were invited, and a table that fits."""
     (tmp_path / "features.json").write_text(feature_map.to_json())
     table_maker(200, seed=1).to_parquet(tmp_path / "shard.parquet")
     names = ("ca", "certificate", "key")
-    table: dict[str, Any] = {
+    table = {
         "name": "spring",
         "profile": "published",
         "features": {"map": "features.json"},
@@ -198,18 +188,18 @@ def study(
         ],
     }
 
-    def invite(*options: str, **changes: Any) -> Any:
+    def invite(*options, **changes):
         (tmp_path / "study.toml").write_text(tomli_w.dumps(table | changes))
         folders = ("--certs", tmp_path / "certs", "--out", tmp_path / "exchange")
         return typed("copriv", "invite", tmp_path / "study.toml", *folders, *options)
 
-    def join(*options: str, name: str = "owner-a", data: str = "shard.parquet") -> Any:
+    def join(*options, name="owner-a", data="shard.parquet"):
         invitation = tmp_path / "exchange" / f"{name}.invitation"
         table = data if data.startswith(("env:", "file:")) else tmp_path / data
         places = ("--data", table, "--out", tmp_path / name)
         return typed("copriv-owner", "join", invitation, *places, *options)
 
-    def admit(*options: str, name: str = "owner-a") -> Any:
+    def admit(*options, name="owner-a"):
         request = tmp_path / "exchange" / f"{name}.request"
         return typed("copriv", "admit", request, "--certs", tmp_path / "certs", *options)
 
@@ -220,7 +210,7 @@ def study(
     )
 
 
-def one_sentence(said: Any, *words: str) -> None:
+def one_sentence(said, *words):
     assert said.returncode == 2, said
     assert len(said.stderr.strip().splitlines()) == 1, said.stderr
     for word in words:
@@ -601,7 +591,7 @@ def test_a_request_that_is_moved_while_it_is_read_is_read(study, monkeypatch):
     """Several people write to the folder that it lies in."""
     study.join()
 
-    def opened(path: Path) -> Any:
+    def opened(path):
         file = open_regular(path)
         path.unlink()
         return file
@@ -657,7 +647,7 @@ def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(st
     assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
 
 
-def forged(name: str, *hosts: str) -> str:
+def forged(name, *hosts):
     """A signing request of somebody's own making."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -668,7 +658,7 @@ def forged(name: str, *hosts: str) -> str:
     return asked.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def foreign_key() -> str:
+def foreign_key():
     """A request with a key of another kind than join makes."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "owner-a")])
     asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
@@ -676,7 +666,7 @@ def foreign_key() -> str:
     return signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def unsigned(pem: str) -> str:
+def unsigned(pem):
     """The same request with a signature that is none: somebody else's key in it."""
     der = bytearray(x509.load_pem_x509_csr(pem.encode()).public_bytes(serialization.Encoding.DER))
     der[-1] ^= 1
@@ -863,7 +853,7 @@ def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
 
 def test_owners_that_come_join_too_and_are_closed_on_their_own_line(study, monkeypatch):
     (port,) = free_ports(1)
-    coming: dict[str, Any] = {
+    coming = {
         "algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"},
         "network": {"deadline": 5, "patience": 10, "listen": f"127.0.0.1:{port}"},
         "owners": [{"name": "owner-a"}],

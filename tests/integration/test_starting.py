@@ -1,11 +1,7 @@
 """Owners start in the background, a few at a time, and all of them end."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +15,7 @@ MANY = 2 * len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.fixture
-def owners(owner_folder: Callable[..., Path]) -> list[OwnerProcess]:
+def owners(owner_folder):
     names = [f"owner-{i}" for i in range(MANY)]
     return [OwnerProcess(n, owner_folder(n, seed=i).parent, SERVE) for i, n in enumerate(names)]
 

@@ -1,7 +1,5 @@
 """After Ctrl-C, or in a folder that an earlier command left, what is advised is true: it works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -14,10 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +23,6 @@ import tomli_w
 import learner.commands.study
 from common.toml_files import read_toml
 from learner.training.journal import Journal
-from owner.server import RunningOwner
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("a", "b")
@@ -35,32 +30,30 @@ NAMES = ("a", "b")
 SECONDS = 60
 
 
-def stop(*_: object, **__: object) -> None:
+def stop(*_, **__):
     """What Ctrl-C does."""
     raise KeyboardInterrupt
 
 
-def last_line(said: Any) -> str:
+def last_line(said):
     """The sentence that a command ended with."""
     lines = said.stderr.strip().splitlines()
     return lines[-1] if lines else ""
 
 
-def advised(sentence: str) -> list[str]:
+def advised(sentence):
     """The command in the sentence, as it is typed."""
     return shlex.split(sentence.split("`")[1])
 
 
 @pytest.fixture
-def owners(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> dict[str, RunningOwner]:
+def owners(owner_folder, serve_owner):
     """Two that serve."""
     return {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
 
 
 @pytest.fixture
-def study(tmp_path: Path, owners: dict[str, RunningOwner]) -> Path:
+def study(tmp_path, owners):
     """A study of both."""
     addresses = {name: f"127.0.0.1:{one.port}" for name, one in owners.items()}
     table = {
@@ -80,7 +73,7 @@ def study(tmp_path: Path, owners: dict[str, RunningOwner]) -> Path:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Path:
+def records(tmp_path):
     """A study whose records are all here."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(400, 2)), columns=["u", "v"])
@@ -264,7 +257,7 @@ def test_a_command_that_is_stopped_before_it_began_says_so_and_no_more(command):
     scripts = read_toml(ROOT / "pyproject.toml")["project"]["scripts"]
     module, function = scripts[command].split(":")
 
-    def typed_with(handler: str) -> subprocess.CompletedProcess[str]:
+    def typed_with(handler):
         code = IN_THE_IMPORTS.format(handler=handler, module=module, function=function)
         return subprocess.run(
             [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
@@ -491,13 +484,13 @@ def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+def meanwhile(monkeypatch):
     """The next training waits, once it has looked at its folder, until something else is done."""
 
-    def begin(other: Callable[[], object]) -> None:
+    def begin(other):
         prepare = learner.commands.study.prepare_public_side
 
-        def slow(*given: Any, **named: Any) -> Any:
+        def slow(*given, **named):
             monkeypatch.setattr("learner.commands.study.prepare_public_side", prepare)
             other()
             return prepare(*given, **named)
@@ -507,7 +500,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
     return begin
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """What a run's files hold; the journal's own are written when it is looked at."""
     kept = (file for file in folder.iterdir() if not file.name.startswith("journal"))
     return {file.name: file.read_bytes() for file in kept}
@@ -520,7 +513,7 @@ def test_a_run_that_another_command_began_meanwhile_is_left_as_it_is(
     """Another study took its journal for its own, and showed answers to other questions."""
     run, left = tmp_path / "run", {}
 
-    def begin() -> None:
+    def begin():
         with monkeypatch.context() as patch:
             if is_stopped:
                 patch.setattr("learner.results.run_folder.Trace.append", stop)
@@ -554,7 +547,7 @@ def test_a_run_that_another_command_ended_meanwhile_is_not_gone_on_with(
         patch.setattr("learner.results.run_folder.Trace.append", stop)
         assert typed("copriv", "train", study, "--out", run).returncode == 130
 
-    def end() -> None:
+    def end():
         ended = typed("copriv", *other, run)
         assert ended.returncode == 0, ended.stderr
         left.update(contents(run))

@@ -1,12 +1,9 @@
 """Stopping: no word of it is missed, whenever it comes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -82,7 +79,7 @@ owner.cli.main()
 
 
 @contextmanager
-def slow_owner(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+def slow_owner(*arguments):
     """A process of an owner that does not end what it makes ready."""
     command = [sys.executable, "-c", SLOW_OWNER, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -93,7 +90,7 @@ def slow_owner(*arguments: object) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def is_stopped(process: subprocess.Popen[str]) -> None:
+def is_stopped(process):
     """What it makes ready does not keep it, and its ledger is released."""
     assert process.stdout.readline() == "making ready\n"
     process.send_signal(signal.SIGTERM)

@@ -1,7 +1,5 @@
 """Calls of methods that are none, and calls that end well without a message."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,6 @@ from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import SERVICE, ask_health
-from owner.server import RunningOwner
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 HEADERS, END, UNIMPLEMENTED = 1, 5, b"\x0bgrpc-status\x0212"
@@ -29,7 +26,7 @@ NAMES = {
 }
 
 
-def text(value: bytes) -> bytes:
+def text(value):
     """A text of a header, with its length in front of it."""
     if len(value) < 127:
         return bytes([len(value)]) + value
@@ -37,7 +34,7 @@ def text(value: bytes) -> bytes:
     return bytes([127, rest % 128 | 128, rest // 128]) + value
 
 
-def called(port: int | None, name: bytes) -> bytes:
+def called(port, name):
     """What is said to a call of a method of this name, up to its status or the connection's end."""
     headers = {":path": name, ":authority": b"x", "te": b"trailers"}
     fields = b"\x83\x86" + b"".join(
@@ -54,11 +51,10 @@ def called(port: int | None, name: bytes) -> bytes:
 
 
 @pytest.fixture
-def running(owner_folder, serve_owner) -> RunningOwner:
+def running(owner_folder, serve_owner):
     path = owner_folder()
     path.write_text(tomli_w.dumps({**read_toml(path), "health": "127.0.0.1:0"}))
-    running: RunningOwner = serve_owner(path)
-    return running
+    return serve_owner(path)
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)

@@ -1,7 +1,5 @@
 """``copriv sweep``: rows that ``simulate`` would give, whoever computes them, killed or not."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

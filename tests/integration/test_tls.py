@@ -1,7 +1,5 @@
 """Mutual TLS on a real port: who is refused, what is said, and what the port speaks at all."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os
@@ -10,12 +8,10 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -25,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
-from forked import Ended, run
+from forked import run
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
 import learner.network.certificates
@@ -34,19 +30,18 @@ from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.proxies import open_connection
-from common.tls import Identity, load_identity
+from common.tls import load_identity
 from common.toml_files import read_toml
 from learner.network import grpc_owner
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Path:
+def certs(out, *, hosts=LOOPBACK, **options):
     make_certificates(
         out,
         [
@@ -61,7 +56,7 @@ def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Pa
     return out
 
 
-def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def expired(out, monkeypatch):
     """Certificates of the folder's own CA that ran out an hour ago."""
     certs(out)
     with an_hour_too_late(monkeypatch) as patch:
@@ -69,17 +64,15 @@ def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return certs(out, days=1)
 
 
-def identity(folder: Path, *, check: bool = True) -> Identity:
+def identity(folder, *, check=True):
     if check:
         return load_identity(tls_of(folder), base=Path("/"), side="client")
     return unchecked(folder)
 
 
 @pytest.fixture
-def serve_tls(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> Callable[..., RunningOwner]:
-    def serve(folder: Path, *, listen: str = "127.0.0.1:0", **policy: Any) -> RunningOwner:
+def serve_tls(owner_folder, serve_owner):
+    def serve(folder, *, listen="127.0.0.1:0", **policy):
         path = owner_folder(**policy)
         settings = read_toml(path) | {
             "listen": listen,
@@ -91,11 +84,11 @@ def serve_tls(
     return serve
 
 
-def reach(running: RunningOwner, who: Identity | None, host: str = "127.0.0.1") -> GrpcOwner:
+def reach(running, who, host="127.0.0.1"):
     return GrpcOwner("owner-a", f"{host}:{running.port}", deadline=5, identity=who)
 
 
-def told(running: RunningOwner, who: Identity | None, host: str = "127.0.0.1") -> str:
+def told(running, who, host="127.0.0.1"):
     """The sentence of the refusal, after making sure that waiting is not the cure."""
     remote = reach(running, who, host)
     with pytest.raises(UntrustedError) as refusal:
@@ -220,7 +213,7 @@ def test_a_refusal_that_our_files_do_not_explain_may_be_the_far_clock(tmp_path):
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(theirs / "ca" / "certificate.pem")
 
-    def refuse() -> None:
+    def refuse():
         near, _ = listening.accept()
         with contextlib.suppress(OSError), near:
             context.wrap_socket(near, server_side=True).close()
@@ -235,10 +228,10 @@ def test_a_refusal_that_our_files_do_not_explain_may_be_the_far_clock(tmp_path):
 
 
 @contextmanager
-def answering(*ways: Callable[[socket.socket], None]) -> Iterator[str]:
+def answering(*ways):
     """The address of a port that deals with one caller after the other in these ways."""
 
-    def answer() -> None:
+    def answer():
         for way in ways:
             with contextlib.suppress(OSError):
                 near, _ = listening.accept()
@@ -261,7 +254,7 @@ def test_who_takes_connections_and_says_nothing_is_no_matter_of_certificates(
     """A proxy in front of nobody hangs up; large packets of a handshake may vanish on their way."""
     ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
 
-    def say_nothing(near: socket.socket) -> None:
+    def say_nothing(near):
         near.recv(65536)
         time.sleep(waits)
 
@@ -277,13 +270,13 @@ def test_who_hangs_up_before_a_handshake_is_no_matter_of_certificates(tmp_path, 
     ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
     is_open, hung_up = threading.Event(), threading.Event()
 
-    def reset(near: socket.socket) -> None:
+    def reset(near):
         assert is_open.wait(10)
         near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         near.close()
         hung_up.set()
 
-    def open_late(*where: Any) -> socket.socket:
+    def open_late(*where):
         connection = open_connection(*where)
         is_open.set()
         assert hung_up.wait(10)
@@ -302,7 +295,7 @@ def test_a_line_that_ends_after_the_handshake_once_is_no_refusal(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*(ours / "owner-a" / name for name in ("certificate.pem", "key.pem")))
 
-    def say(word: bytes, near: socket.socket) -> None:
+    def say(word, near):
         with context.wrap_socket(near, server_side=True) as secured:
             secured.sendall(word)
 
@@ -325,7 +318,7 @@ def test_an_owner_that_was_just_seen_is_not_told_to_have_another_address(
     remote = reach(serve_tls(ours / "owner-a"), identity(ours / "learner"))
     monkeypatch.setattr(grpc_owner, "why_unreachable", lambda *_, **__: diagnosis.Cause.SILENT)
 
-    def is_late() -> None:
+    def is_late():
         raise TimeoutError
 
     remote.describe()
@@ -385,7 +378,7 @@ def test_a_client_without_a_certificate_gets_nothing(serve_tls, tmp_path):
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def handshake(port: int, folder: Path | None, **limits: Any) -> ssl.SSLSocket:
+def handshake(port, folder, **limits):
     """A handshake and the first bytes of HTTP/2, within limits; raises if it is refused."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -455,7 +448,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
 
-    def serial() -> int:
+    def serial():
         with handshake(running.port, folder / "learner") as secured:
             shown = secured.getpeercert(binary_form=True)
         return x509.load_der_x509_certificate(shown or b"").serial_number
@@ -494,7 +487,7 @@ def test_a_learner_shows_its_renewed_certificate_without_a_restart(
     remote.disconnect()
 
 
-def rekeyed(folder: Path, key: Any) -> Path:
+def rekeyed(folder, key):
     """An owner's certificate for another key, and that key."""
     path = folder / "owner-a" / "certificate.pem"
     good = x509.load_pem_x509_certificate(path.read_bytes())
@@ -571,7 +564,7 @@ def test_off_loopback_plain_text_must_be_typed(owner_folder, serve_owner):
         serve_owner(path)
 
 
-def run_certs(*arguments: object) -> Ended:
+def run_certs(*arguments):
     return run("copriv", "certs", *arguments)
 
 
@@ -671,7 +664,7 @@ def test_a_certificate_that_the_ca_made_with_names_of_no_known_kind_is_refused_i
     """OpenSSL takes it, and the library that reads it does not; the CA is the learner's."""
     folder = certs(tmp_path / "certs")
 
-    def without_names(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+    def without_names(good):
         x400_address = bytes.fromhex("3006a304a5020500")
         alternative = ExtensionOID.SUBJECT_ALTERNATIVE_NAME
         return good.subject, [x509.UnrecognizedExtension(alternative, x400_address)]
@@ -685,7 +678,7 @@ def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_
     """Other tools write an organisation before it."""
     folder = certs(tmp_path / "certs")
 
-    def of_a_bank(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+    def of_a_bank(good):
         bank = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Bank")
         return x509.Name([bank, *good.subject]), [each.value for each in good.extensions]
 
@@ -710,7 +703,7 @@ def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, polic
     """TLS libraries end a name at its first NUL, and then it may be somebody else's."""
     folder = certs(tmp_path / "certs")
 
-    def of_nobody(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+    def of_nobody(good):
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
         return x509.Name(subject), [each.value for each in good.extensions]
 
@@ -727,7 +720,7 @@ class Ahead(datetime):
     by = timedelta(days=5)
 
     @classmethod
-    def now(cls, tz: tzinfo | None = None) -> datetime:
+    def now(cls, tz=None):
         return datetime.now(tz) + cls.by
 
 

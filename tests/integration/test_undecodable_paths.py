@@ -1,7 +1,5 @@
 """A path that is not UTF-8 is one sentence, and nothing is made."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -29,7 +27,7 @@ class Example(Settings):
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A folder with a study, and in it another one whose name is not UTF-8."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(600, 3)).round(3), columns=["a", "b", "y"])
@@ -47,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def everything(folder: Path) -> set[Path]:
+def everything(folder):
     return set(folder.rglob("*"))
 
 

@@ -1,13 +1,10 @@
 """A folder that cannot be written is one sentence, whatever was to be written there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,12 +20,12 @@ Deny = Callable[[Path], None]
 
 
 @pytest.fixture
-def deny(monkeypatch: pytest.MonkeyPatch) -> Deny:
+def deny(monkeypatch):
     """Let nobody make a file in a folder, not even who may write everywhere."""
     system_open = os.open
 
-    def start(folder: Path) -> None:
-        def refusing(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+    def start(folder):
+        def refusing(path, flags, *rest, **more):
             if flags & os.O_CREAT and Path(path).absolute().is_relative_to(folder.absolute()):
                 raise PermissionError(13, "Permission denied", str(path))
             return system_open(path, flags, *rest, **more)
@@ -38,7 +35,7 @@ def deny(monkeypatch: pytest.MonkeyPatch) -> Deny:
     return start
 
 
-def refused(*typed: object) -> str:
+def refused(*typed):
     """The sentence of a command that ends with status 2."""
     result = CliRunner().invoke(cli, [str(word) for word in typed])
     assert isinstance(result.exception, InputError), result.exception
@@ -47,7 +44,7 @@ def refused(*typed: object) -> str:
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study(tmp_path, monkeypatch):
     """A study of two owners in the current folder."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """A run goes on while another version is installed over the program's files."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

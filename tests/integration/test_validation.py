@@ -1,13 +1,8 @@
 """Owners say once how good a finished model is: charged, replayed, and only if they agree."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,22 +20,16 @@ from common.toml_files import read_toml
 from learner.network.grpc_owner import GrpcOwner
 from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger
-from owner.server import RunningOwner
 
 pytestmark = pytest.mark.usefixtures("without_forecasts")
 NAMES = ("owner-a", "owner-b", "owner-c")
 
 
 @pytest.fixture
-def start(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    table_maker: Callable[..., Any],
-    tmp_path: Path,
-) -> Callable[..., Path]:
+def start(owner_folder, serve_owner, table_maker, tmp_path):
     """Serve owners of these policies on validation, and write a study of them."""
 
-    def started(*validation: str | bool, **privacy: Any) -> Path:
+    def started(*validation, **privacy):
         table_maker(500, seed=0).to_parquet(tmp_path / "public.parquet")
         entries = []
         for index, (name, agrees) in enumerate(zip(NAMES, validation, strict=False)):
@@ -70,12 +59,11 @@ def start(
     return started
 
 
-def summary_of(run: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((run / "summary.json").read_text())
-    return told
+def summary_of(run):
+    return json.loads((run / "summary.json").read_text())
 
 
-def spent(folder: Path, name: str) -> list[Fraction]:
+def spent(folder, name):
     _, studies = read_studies(folder / name / "ledger.sqlite")
     assert verify_ledger(folder / name / "ledger.sqlite") == []
     return [entry.epsilon * entry.account.answered for entry in studies]
@@ -125,11 +113,11 @@ def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
     start, typed, monkeypatch, tmp_path
 ):
     run, study = tmp_path / "run", start("shown")
-    heard: list[Any] = []
+    heard = []
 
     keep = validation._note
 
-    def hears(journal: Any, index: int, answer: Any) -> None:
+    def hears(journal, index, answer):
         heard.append(answer.response)
         if len(heard) == 1:
             raise MalformedError("died")
@@ -151,12 +139,12 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
     run, study = tmp_path / "run", start("shown", "shown")
     with monkeypatch.context() as patch:
 
-        def away(self: GrpcOwner, query: Query) -> Any:
+        def away(self, query):
             if self.name == "owner-b" and query.study_id.endswith(":validation"):
                 patch.setattr(GrpcOwner, "close", unreached)
             return answers(self, query)
 
-        def unreached(self: GrpcOwner, study_id: str) -> None:
+        def unreached(self, study_id):
             from common.errors import UnreachableError  # noqa: PLC0415
 
             raise UnreachableError("away")
@@ -178,7 +166,7 @@ def test_an_owner_whose_noise_comes_from_a_seed_since_the_training_is_not_asked(
     """Its answer would have no protection, and the report says of all noise what it was before."""
     enrolls = GrpcOwner.enroll
 
-    def seeded(self: GrpcOwner, terms: Any) -> Any:
+    def seeded(self, terms):
         is_last = terms.study_id.endswith(":validation")
         agreed = enrolls(self, terms)
         return replace(agreed, insecure_noise=is_last and self.name == "owner-b")
@@ -205,7 +193,7 @@ def test_an_owner_that_is_waited_for_at_the_end_is_told(start, typed, monkeypatc
 
     enrolls, tried = GrpcOwner.enroll, []
 
-    def late(self: GrpcOwner, terms: Any) -> Any:
+    def late(self, terms):
         if self.name == "owner-b" and terms.study_id.endswith(":validation") and not tried:
             tried.append(terms)
             raise UnreachableError("away")
@@ -225,7 +213,7 @@ def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
 ):
     run, study, answers = tmp_path / "run", start(agrees, agrees), GrpcOwner.answer
 
-    def loses(self: GrpcOwner, query: Query) -> Any:
+    def loses(self, query):
         answer = answers(self, query)
         is_last = query.study_id.endswith(":validation") or not agrees
         if self.name == "owner-b" and is_last:

@@ -1,15 +1,11 @@
 """Whoever waits for noise of long responses holds up nobody else, and no refusal of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import grpc
 import numpy as np
@@ -19,11 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import owner.calls
 import owner.mechanism
 from common.errors import MalformedError, OrderError
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
-from owner.mechanism import DrawnAhead, SecureNoise
-from owner.open_study import OpenStudy, StudyMaker
-from owner.server import RunningOwner
+from owner.mechanism import SecureNoise
+from owner.open_study import StudyMaker
 
 TOKENS = {name: f"copriv_{name * 12}" for name in ("ann", "ben")}
 PATIENCE = 10.0
@@ -34,22 +29,22 @@ DRAWN = 1
 class Gate:
     """Whether noise is drawn of studies of as many responses as ann's."""
 
-    def __init__(self, responses: int) -> None:
+    def __init__(self, responses):
         self.responses = responses
         self.open = threading.Event()
         self.reached = threading.Event()
 
-    def wait(self, source: SecureNoise, count: int) -> None:
+    def wait(self, source, count):
         if source._plan.responses == self.responses and count > DRAWN:
             self.reached.set()
             assert self.open.wait(3 * PATIENCE)
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch):
     gate, draw = Gate(responses=9), SecureNoise.draw
 
-    def gated(self: SecureNoise, count: int) -> np.ndarray:
+    def gated(self, count):
         gate.wait(self, count)
         return draw(self, count)
 
@@ -59,18 +54,16 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def served(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner], gate: Gate
-) -> RunningOwner:
+def served(owner_folder, serve_owner, gate):
     digests = {n: f"sha256:{hashlib.sha256(t.encode()).hexdigest()}" for n, t in TOKENS.items()}
     return serve_owner(owner_folder(tokens=digests, calls_per_learner=8))
 
 
 @pytest.fixture
-def called(served: RunningOwner) -> Iterator[Callable[[str], GrpcOwner]]:
+def called(served):
     with ExitStack() as stack:
 
-        def call(learner: str) -> GrpcOwner:
+        def call(learner):
             address = f"127.0.0.1:{served.port}"
             caller = GrpcOwner("owner-a", address, deadline=PATIENCE, token=TOKENS[learner])
             stack.callback(caller.disconnect)
@@ -79,7 +72,7 @@ def called(served: RunningOwner) -> Iterator[Callable[[str], GrpcOwner]]:
         yield call
 
 
-def query(sequence: int, *, study: str = "study-1", at: float = 0.0) -> Query:
+def query(sequence, *, study="study-1", at=0.0):
     return Query(study_id=study, sequence=sequence, theta=np.full(4, at))
 
 
@@ -122,7 +115,7 @@ def test_long_answers_that_wait_for_noise_are_given_by_a_thread_after_a_few(
 ):
     by_the_loop, draw = slow_answers(0.012), SecureNoise.draw
 
-    def late(self: SecureNoise, count: int) -> np.ndarray:
+    def late(self, count):
         time.sleep(0.05)
         return draw(self, count)
 
@@ -150,7 +143,7 @@ def test_a_study_that_is_closed_while_noise_is_waited_for_answers_no_more(
     assert gate.reached.wait(PATIENCE)
     made, prepare = [], StudyMaker.prepare
 
-    def counted(self: StudyMaker, terms: StudyTerms) -> OpenStudy:
+    def counted(self, terms):
         made.append(terms.study_id)
         return prepare(self, terms)
 
@@ -169,12 +162,10 @@ def test_a_study_that_is_closed_while_noise_is_waited_for_answers_no_more(
     assert served.owner.charges() == 1
 
 
-def _told(
-    noise: Callable[[str], DrawnAhead | None], looked: threading.Event
-) -> Callable[[str], DrawnAhead | None]:
+def _told(noise, looked):
     """The same look at a study's noise, which tells that somebody looked."""
 
-    def look(study_id: str) -> DrawnAhead | None:
+    def look(study_id):
         looked.set()
         return noise(study_id)
 

@@ -1,7 +1,5 @@
 """Owners that are forks of one warm parent are processes like any other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -15,7 +13,7 @@ from waiting import wait_until
 
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
+from learner.network.warm_parent import WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
 UNUSED = (
@@ -24,13 +22,13 @@ UNUSED = (
 )
 
 
-def serve(parent: WarmParent, settings: Path) -> StartedOwner:
+def serve(parent, settings):
     arguments = ["serve", settings.name, "--with-parent", "--listen", "127.0.0.1:0"]
     log = settings.parent / "owner.log"
     return parent.start(arguments, folder=settings.parent, log=log)
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

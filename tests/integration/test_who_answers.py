@@ -1,10 +1,5 @@
 """An owner answers under the study's name for it only if it is that owner."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import tomli_w
 
@@ -14,18 +9,17 @@ from common.toml_files import read_toml
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b")
 
 
-def files(folder: Path) -> dict[str, str]:
+def files(folder):
     names = ("ca", "certificate", "key")
     return {name: str(folder / f"{name}.pem") for name in names}
 
 
 @pytest.fixture
-def certs(tmp_path: Path) -> Path:
+def certs(tmp_path):
     parties = [Party(name=name, role="owner", hosts=("127.0.0.1",)) for name in NAMES]
     learner = Party(name="lab", role="learner")
     out = tmp_path / "certs"
@@ -34,12 +28,10 @@ def certs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def serve(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> Callable[..., RunningOwner]:
+def serve(owner_folder, serve_owner):
     """Starts an owner, with the certificate of a folder or in plain text."""
 
-    def start(name: str, certificate: Path | None = None) -> RunningOwner:
+    def start(name, certificate=None):
         path = owner_folder(name)
         if certificate is not None:
             path.write_text(tomli_w.dumps(read_toml(path) | {"tls": files(certificate)}))
@@ -48,7 +40,7 @@ def serve(
     return start
 
 
-def nothing_enrolled(folder: Path) -> bool:
+def nothing_enrolled(folder):
     return all(not read_studies(folder / name / "ledger.sqlite")[1] for name in NAMES)
 
 
@@ -106,7 +98,7 @@ def test_a_run_over_swapped_addresses_ends_in_a_sentence(certs, serve, typed, tm
     assert "the certificate there is that of 'owner-b'" in resumed.stderr
 
 
-def _stops(*_: object, **__: object) -> None:
+def _stops(*_, **__):
     raise InputError("stopped after the enrolment")
 
 

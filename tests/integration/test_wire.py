@@ -1,11 +1,5 @@
 """The owner's port as any gRPC client sees it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
-
 import grpc
 import numpy as np
 import pytest
@@ -15,28 +9,25 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from common import codec
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
-from owner.server import RunningOwner
 
 
 @pytest.fixture
-def running(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> RunningOwner:
+def running(owner_folder, serve_owner):
     return serve_owner(owner_folder())
 
 
 @pytest.fixture
-def channel(running: RunningOwner) -> Iterator[grpc.Channel]:
+def channel(running):
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         yield channel
 
 
 @pytest.fixture
-def stub(channel: grpc.Channel) -> SimpleNamespace:
+def stub(channel):
     return methods("DataOwner", channel)
 
 
-def query(sequence: int) -> pb.Query:
+def query(sequence):
     return codec.query_to_pb(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
 
 

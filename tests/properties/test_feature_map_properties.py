@@ -1,10 +1,7 @@
 """Whatever a record holds, its features are its own and within the public bounds."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,12 +14,11 @@ from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from common.terms import Records
 
 NAMES = ("amount", "grade", "issued", "y")
 
 
-def public_table() -> pd.DataFrame:
+def public_table():
     rng = np.random.default_rng(0)
     return pd.DataFrame(
         {
@@ -34,7 +30,7 @@ def public_table() -> pd.DataFrame:
     )
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "columns": {"l1_coverage": 1.0},
     "radius": {"l1_radius": 1.7},
     "components": {"components": 2, "coverage": 0.9},
@@ -68,12 +64,12 @@ CELLS = st.one_of(
 TABLES = st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), min_size=1, max_size=8)
 
 
-def frame(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+def frame(rows):
     columns = zip(NAMES, zip(*rows, strict=True), strict=True)
     return pd.DataFrame({name: pd.Series(list(cells), dtype=object) for name, cells in columns})
 
 
-def assert_within(records: Records, feature_map: FeatureMap) -> None:
+def assert_within(records, feature_map):
     domain = feature_map.domain
     assert np.all(np.abs(records.features) <= domain.feature_bound)
     assert np.all(np.abs(records.targets) <= domain.target_bound)

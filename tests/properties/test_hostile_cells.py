@@ -1,7 +1,5 @@
 """Whatever one cell holds, an owner loads, enrols and says the same as with an ordinary one."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import logging
@@ -12,11 +10,9 @@ import timeit
 import unicodedata
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,11 +23,10 @@ import pytest
 from common.cells import LONGEST_TEXT
 from common.columns import category_key, has_percent_sign, parse_month, parse_number
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
-from common.terms import Enrollment, StudyTerms
+from common.terms import StudyTerms
 from owner.policy import OwnerSettings
 from owner.server import open_owner
 from owner.shard import PrivateTable, fingerprint
@@ -40,7 +35,7 @@ COLUMNS = ("cell", "other", "y")
 FEWEST_CELLS = 20_000
 
 
-def maps() -> dict[str, FeatureMap]:
+def maps():
     """A map for each way to use the column "cell"."""
     size = 60
     public = pd.DataFrame(
@@ -50,11 +45,11 @@ def maps() -> dict[str, FeatureMap]:
     number = fit_feature_map(public, settings, source="public.csv")
     (cell, other), bounds = number.columns, {"low": -10.0, "high": 50.0, "center": 1.0, "scale": 2}
 
-    def with_rule(**values: Any) -> FeatureMap:
+    def with_rule(**values):
         rule = ColumnRule.model_validate({"name": "cell"} | bounds | values)
         return number.model_copy(update={"columns": (rule, other)})
 
-    def with_target(**values: Any) -> FeatureMap:
+    def with_target(**values):
         target = TargetRule.model_validate({"name": "cell"} | values)
         return number.model_copy(update={"columns": (other,), "target": target, "bounds": (1.0,)})
 
@@ -79,7 +74,7 @@ def maps() -> dict[str, FeatureMap]:
 MAPS = maps()
 
 
-def characters() -> list[str]:
+def characters():
     """Some of every Unicode category, all digits, and all that fold to a letter of ASCII.
 
     Beyond the first two planes there are signs of Chinese, tags, and what is not assigned.
@@ -102,7 +97,7 @@ def characters() -> list[str]:
     return sorted(chosen | set("İıſK\u0000\r\n\"'%\u00a0\u2028"))
 
 
-def texts() -> list[str]:
+def texts():
     forms = (
         "{}",
         "1{}",
@@ -123,7 +118,7 @@ def texts() -> list[str]:
     return [*cells, *long_texts(10_000)]
 
 
-def long_texts(length: int) -> list[str]:
+def long_texts(length):
     """Texts of one length on which a careless pattern tries in vain for long."""
     starts = ("1", "<", "$", "1,", "Dec", "2011-12-01T", "inf", "")
     fills = (" ", "1", "a", ",111", "e", "0", ":", "%", "1 ", "\u00a0", "\U0001d7d9", "\u0661", "İ")
@@ -136,13 +131,13 @@ def long_texts(length: int) -> list[str]:
     ]
 
 
-def raw_array(kind: pa.DataType, values: Sequence[Any], dtype: str) -> pa.Array:
+def raw_array(kind, values, dtype):
     """Any bits as an array of a type, whether the type means anything by them or not."""
     data = np.array(values, dtype=dtype).tobytes()
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 
-def text_array(cells: Sequence[str | bytes]) -> pa.Array:
+def text_array(cells):
     """Texts, and bytes that are none, as Parquet holds them."""
     encoded = [c if isinstance(c, bytes) else c.encode("utf-8", "surrogatepass") for c in cells]
     plain = pa.array(encoded, pa.large_binary())
@@ -153,13 +148,13 @@ EXTREMES = [2**63 - 1, -(2**63), -(2**63) + 1, -1, 0, 10**12, 253_402_300_800, -
 ZONES = (None, "UTC", "America/New_York", "+05:30", "Pacific/Apia")
 
 
-def integers(count: int, bits: int) -> list[int]:
+def integers(count, bits):
     chance = np.random.default_rng(bits)
     drawn = chance.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), size=count, endpoint=False)
     return [2 ** (bits - 1) - 1, -(2 ** (bits - 1)), 0, -1, *map(int, drawn)]
 
 
-def arrow_columns() -> Iterator[tuple[str, pa.Array]]:
+def arrow_columns():
     """Columns of every type that a Parquet file has, the first cell of each an ordinary one."""
     strings = ["36", *texts()]
     yield "text", text_array([*strings, b"\xff", b"a\xed\xa0\x80", b"\xc0\x80", b"\xf5\x80"])
@@ -207,7 +202,7 @@ ARROW_COLUMNS = dict(arrow_columns())
 class Odd:
     """An object that does not want to be read."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         raise RuntimeError("no")
 
     __repr__ = __float__ = __len__ = __hash__ = __eq__ = __str__
@@ -216,12 +211,12 @@ class Odd:
 class OddNumber(float):
     """A number that raises when it is made one."""
 
-    def __float__(self) -> float:
+    def __float__(self):
         raise ArithmeticError
 
 
-def endless() -> list[Any]:
-    inside: list[Any] = []
+def endless():
+    inside = []
     inside.append(inside)
     return inside
 
@@ -251,20 +246,20 @@ OBJECTS = [
 ]
 
 
-def beside(column: pa.Array | pd.Series) -> dict[str, Any]:
+def beside(column):
     """The other columns of a table: ordinary cells."""
     numbers = np.arange(len(column), dtype=np.float64)
     return {"other": np.cos(numbers), "y": numbers}
 
 
-def shards(table: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def shards(table):
     """What every map makes of a table."""
     records = PrivateTable(table, where="t", columns=COLUMNS)
     made = {name: records.shard(feature_map).records for name, feature_map in MAPS.items()}
     return {name: (one.features, one.targets) for name, one in made.items()}
 
 
-def assert_others_are_untouched(table: pd.DataFrame) -> None:
+def assert_others_are_untouched(table):
     """Hostile cells are bounded, and every record is what it would be alone among ordinary ones."""
     fingerprint(table)
     together = shards(table)
@@ -279,7 +274,7 @@ def assert_others_are_untouched(table: pd.DataFrame) -> None:
         np.testing.assert_array_equal(features[0], calm[name][0][0])
 
 
-def parquet(path: Path, column: pa.Array, *, dtype: str = "") -> pd.DataFrame:
+def parquet(path, column, *, dtype=""):
     """A table with one hostile column, through a Parquet file."""
     table = pa.table({"cell": column, **beside(column)})
     if dtype:
@@ -339,7 +334,7 @@ def test_there_are_cells_enough_of_every_category():
     assert sum(map(len, ARROW_COLUMNS.values())) >= FEWEST_CELLS
 
 
-def terms(feature_map: FeatureMap) -> StudyTerms:
+def terms(feature_map):
     return StudyTerms(
         study_id="s",
         loss="hinge" if feature_map.is_classification else "squared",
@@ -351,7 +346,7 @@ def terms(feature_map: FeatureMap) -> StudyTerms:
     )
 
 
-def enrolled(folder: Path, data: str, feature_map: FeatureMap, *, pinned: bool) -> Enrollment:
+def enrolled(folder, data, feature_map, *, pinned):
     """What a real owner of a file says to an enrolment."""
     folder.mkdir(exist_ok=True)
     (folder / "map.json").write_text(feature_map.to_json())
@@ -406,9 +401,7 @@ def test_a_hostile_text_of_a_csv_enrols_as_an_ordinary_one(cell, tmp_path):
     assert said[: len(MAPS)] == said[len(MAPS) :]
 
 
-def slowest_against_ordinary(
-    measure: Callable[[int], float], count: int, *, allowed: float
-) -> float:
+def slowest_against_ordinary(measure, count, *, allowed):
     """The least time of each of many things against that of the first, measured in turns.
 
     What a machine does beside adds time, never takes it: more rounds bring the least ones nearer.
@@ -423,7 +416,7 @@ def slowest_against_ordinary(
     return ratio
 
 
-READERS: dict[str, Callable[[str], object]] = {
+READERS = {
     "parse_number": parse_number,
     "parse_month": parse_month,
     "category_key": category_key,
@@ -437,7 +430,7 @@ def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader):
     cells = ["x" * 10_000, *long_texts(10_000)[:: 10 if through_pandas else 1]]
     number, read = 10 if through_pandas else 50, READERS[reader]
 
-    def measure(i: int) -> float:
+    def measure(i):
         return timeit.timeit(lambda: read(cells[i]), number=number)
 
     assert slowest_against_ordinary(measure, len(cells), allowed=1.5) <= 1.5
@@ -460,11 +453,11 @@ def test_no_long_text_makes_an_enrolment_slower(tmp_path):
     ]
     settings = {"name": "o", "policy": {"epsilon_per_study": 9, "epsilon_lifetime": 9}}
     feature_map = MAPS["number"]
-    taken: list[float] = []
+    taken = []
     for i, table in enumerate(tables):
         table.to_parquet(tmp_path / f"{i}.parquet")
 
-    def measure(i: int) -> float:
+    def measure(i):
         data = {"path": f"{i}.parquet", "columns": COLUMNS}
         ledger = tmp_path / f"{len(taken)}.sqlite"
         loaded = OwnerSettings.model_validate(settings | {"data": data, "ledger": ledger})

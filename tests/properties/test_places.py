@@ -4,10 +4,6 @@ Where a database sorts a table, one replaced record moves all others, so what th
 comes on top of what the record does. Studies are random, with boxes of models up to the largest.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -24,14 +20,14 @@ from owner.stored import stored_float32
 CASES = 60
 
 
-def random_terms(rng: np.random.Generator, release: str, loss: str, p: int) -> dict[str, Any]:
+def random_terms(rng, release, loss, p):
     """What a study may ask for, as far as its release and its loss have it."""
 
-    def size(decades: float) -> float:
+    def size(decades):
         return float(10 ** rng.uniform(-decades, decades))
 
     box = float(10 ** rng.uniform(-3, rng.choice([3, 20, 60])))
-    terms: dict[str, Any] = {"release": release, "loss": loss, "theta_max": box, "responses": 1}
+    terms = {"release": release, "loss": loss, "theta_max": box, "responses": 1}
     if loss == "huber":
         terms["delta"] = size(6)
     if release in ("gradient", "newton") and rng.random() < 0.7:
@@ -46,7 +42,7 @@ def random_terms(rng: np.random.Generator, release: str, loss: str, p: int) -> d
     return terms
 
 
-def awkward_records(rng: np.random.Generator, p: int) -> Records:
+def awkward_records(rng, p):
     """A few records again and again, more than a block of them or a handful."""
     n = int(rng.integers(2, 40)) if rng.random() < 0.3 else block_records(p) + 9
     features = rng.uniform(-1, 1, (3, p))[rng.integers(0, 3, n)]
@@ -55,7 +51,7 @@ def awkward_records(rng: np.random.Generator, p: int) -> Records:
     return Records(features=features, targets=rng.choice([-1.0, 1.0], n))
 
 
-def awkward_model(rng: np.random.Generator, record: np.ndarray, box: float) -> np.ndarray:
+def awkward_model(rng, record, box):
     """A model at the edge of the box of which a record's margin is 0, but for its rounding."""
     theta = rng.uniform(-1, 1, len(record))
     if len(record) > 1:

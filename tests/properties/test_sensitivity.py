@@ -1,10 +1,7 @@
 """The bound on one record's gradient: nothing in the domain exceeds it, something reaches it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +32,7 @@ class Attempt:
     y: float
     theta: np.ndarray
 
-    def ratio(self, name: str) -> float:
+    def ratio(self, name):
         """The record's gradient, L1 norm, against the bound."""
         gradient = (
             LOSSES[name].example().mean_gradient(self.theta, self.x[None, :], np.array([self.y]))
@@ -44,14 +41,14 @@ class Attempt:
         return float(np.abs(gradient).sum() / bound)
 
 
-def within(radius: float | None, x: np.ndarray) -> np.ndarray:
+def within(radius, x):
     """The features, brought within an L1 radius."""
     norm = float(np.abs(x).sum())
     return x if radius is None or norm <= radius else x * (radius / norm)
 
 
 @st.composite
-def attempts(draw: Any, name: str) -> Attempt:
+def attempts(draw, name):
     p = draw(st.integers(1, 3))
     bound = np.array(draw(st.lists(SIZES, min_size=p, max_size=p)))
     radius = draw(st.none() | st.floats(0.1, 2).map(lambda r: r * bound.sum()))
@@ -117,7 +114,7 @@ class Neighbours:
     shards: tuple[Shard, Shard]
 
     @property
-    def change(self) -> float:
+    def change(self):
         """How far a record moves n_i times the exact response, L1, against what is promised."""
         first, second = (exact_answer(shard, self.theta, self.terms) for shard in self.shards)
         moved = np.abs(first - second).sum() * len(self.shards[0].records)
@@ -125,12 +122,12 @@ class Neighbours:
 
 
 @st.composite
-def neighbours(draw: Any, name: str) -> Neighbours:
+def neighbours(draw, name):
     """Newton's step of any domain, with a clip or without, and with any share for curvature."""
     one = draw(attempts(name))
     loss, p = LOSSES[name].example(), one.x.size
 
-    def record() -> tuple[np.ndarray, float]:
+    def record():
         places = np.array(draw(st.lists(PLACES, min_size=p, max_size=p)))
         x = within(one.domain.l1_radius, one.domain.feature_bound * places)
         y = draw(st.sampled_from(loss.targets or (-1.0, 1.0)))
@@ -195,7 +192,7 @@ def test_records_of_different_features_move_a_large_factors_response_by_nearly_t
     assert 0.97 <= pair.change <= 1 + 1e-9
 
 
-def _turned(name: str, *, share: float, clip: float | None, apart: bool = False) -> Neighbours:
+def _turned(name, *, share, clip, apart=False):
     """Neighbours whose first records are as far from each other as a small box lets them be."""
     loss = LOSSES[name].example()
     target_bound = 1.0 if loss.has_classes() else 1e-3

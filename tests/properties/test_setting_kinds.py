@@ -1,11 +1,8 @@
 """Every number and every flag of both settings files is of its kind, or one sentence says so."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Iterator
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import numpy as np
 import pandas as pd
@@ -13,7 +10,7 @@ import pytest
 import tomli_w
 
 from common.conditions import matches
-from common.config import Settings, check_settings, load_settings
+from common.config import check_settings, load_settings
 from common.errors import InputError
 from common.setting_keys import keys_of
 from learner.planning.settings import StudySettings
@@ -44,7 +41,7 @@ ANY_KIND = {"positive", "where"}
 FRACTIONS = {"units"}
 
 
-def kinds_in(annotation: Any) -> set[type]:
+def kinds_in(annotation):
     """The kinds of value that an annotation allows, a dictionary's values included."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -58,7 +55,7 @@ def kinds_in(annotation: Any) -> set[type]:
     return {annotation} if isinstance(annotation, type) else set()
 
 
-def wrong_values() -> Iterator[Any]:
+def wrong_values():
     """Each key that takes a number or a flag, with each value that is none."""
     for kind in KINDS:
         for key in keys_of(kind):
@@ -66,7 +63,7 @@ def wrong_values() -> Iterator[Any]:
             if key.section is not None or key.name in ANY_KIND:
                 continue
             if float in kinds:
-                wrong: tuple[object, ...] = NO_NUMBERS
+                wrong = NO_NUMBERS
             elif int in kinds:
                 wrong = NO_COUNTS
             elif bool in kinds:
@@ -81,9 +78,9 @@ def wrong_values() -> Iterator[Any]:
                     yield pytest.param(kind, key.path, given, id=f"{key.path}={given!r}")
 
 
-def changed(kind: type[Settings], path: str, value: object) -> dict[str, Any]:
+def changed(kind, path, value):
     """The settings with one key set."""
-    table: dict[str, Any] = copy.deepcopy(KINDS[kind])
+    table = copy.deepcopy(KINDS[kind])
     *sections, name = path.split(".")
     place = table
     for section in sections:
@@ -116,7 +113,7 @@ def test_both_files_have_many_keys_that_are_looked_at():
     [("model.theta_max", 2), ("network.deadline", 3), ("algorithm.time_scale", 0)],
 )
 def test_a_whole_number_is_good_where_any_number_is(path, value):
-    settings: Any = check_settings(StudySettings, changed(StudySettings, path, value), where="f")
+    settings = check_settings(StudySettings, changed(StudySettings, path, value), where="f")
     for part in path.split("."):
         settings = getattr(settings, part)
     assert isinstance(settings, float)

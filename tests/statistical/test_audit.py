@@ -1,23 +1,16 @@
 """The audit finds no fault in the mechanism, and finds each of three broken ones."""
 
-from __future__ import annotations
-
 import math
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import owner.core
 from common.losses import LOSSES, Squared
-from common.privacy import NoisePlan
 from common.releases import GRADIENT, NEWTON
-from owner.audit import Finding, audit, clopper_pearson, epsilon_lower_bound
+from owner.audit import audit, clopper_pearson, epsilon_lower_bound
 from owner.audit_cases import CASES, AuditCase
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 
@@ -35,16 +28,9 @@ LARGE_EPSILON = Fraction(5, 2)
 CONFIDENCE = 0.99999
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    memory = Path("/dev/shm")  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
-        yield Path(made)
-
-
-def strongest(findings: list[Finding]) -> dict[str, float]:
+def strongest(findings):
     """The largest lower bound of each attack, as a share of its promise."""
-    shares: dict[str, float] = {}
+    shares = {}
     for finding in findings:
         share = finding.lower_bound / float(finding.promised)
         shares[finding.attack] = max(share, shares.get(finding.attack, 0.0))
@@ -52,11 +38,11 @@ def strongest(findings: list[Finding]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(folder, loss):
+def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(fast_folder, loss):
     cases = [case for case in CASES if case.release is GRADIENT and case.loss.name == loss]
     assert {case.clipped for case in cases} == {False, True}
     findings = audit(
-        folder,
+        fast_folder,
         trials=TRIALS,
         confidence=CONFIDENCE,
         epsilon_per_response=LARGE_EPSILON,
@@ -87,11 +73,15 @@ def test_gradients_and_curvatures_are_attacked_where_they_are_large():
     ],
 )
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_of_other_releases_too(folder, name, trials, least):
+def test_the_audit_bounds_epsilon_of_other_releases_too(fast_folder, name, trials, least):
     (case,) = (case for case in CASES if case.name == name)
     shares = strongest(
         audit(
-            folder, trials=trials, confidence=0.99, epsilon_per_response=LARGE_EPSILON, cases=[case]
+            fast_folder,
+            trials=trials,
+            confidence=0.99,
+            epsilon_per_response=LARGE_EPSILON,
+            cases=[case],
         )
     )
     assert least < shares["one response"] <= 1
@@ -101,15 +91,15 @@ def test_the_audit_bounds_epsilon_of_other_releases_too(folder, name, trials, le
 class NotChecked(DrawnAhead):
     """A broken mechanism, which also forgot to ask the noise library."""
 
-    def epsilon(self, *, responses: int) -> Fraction:
+    def epsilon(self, *, responses):
         return Fraction(0)
 
 
 @pytest.mark.parametrize(
     "case", [SQUARED, LONG_GRADIENTS, LONG_CURVATURES, LONG_COUNTS], ids=lambda case: case.name
 )
-def test_half_the_noise_is_caught(folder, case):
-    def half(plan: NoisePlan) -> DrawnAhead:
+def test_half_the_noise_is_caught(fast_folder, case):
+    def half(plan):
         quiet = SecureNoise(replace(plan, scale_units=plan.scale_units / 2))
         ahead = min(64, plan.responses)
         return NotChecked(quiet, vectors=ahead, block=max(1, ahead // 2))
@@ -117,29 +107,29 @@ def test_half_the_noise_is_caught(folder, case):
     # A loss and two cells of a table: less of it shows than in what is moved at one place.
     trials, confidence = (6000, 0.99) if case is COUNTS else (TRIALS, CONFIDENCE)
     shares = strongest(
-        audit(folder, trials=trials, confidence=confidence, cases=[case], noise=half)
+        audit(fast_folder, trials=trials, confidence=confidence, cases=[case], noise=half)
     )
     assert 1 < shares["one response"] < 2
 
 
 @pytest.mark.parametrize("along", ["responses", "coordinates"])
-def test_a_noise_that_repeats_is_caught(folder, along):
+def test_a_noise_that_repeats_is_caught(fast_folder, along):
     class Repeats:
-        def __init__(self, plan: NoisePlan) -> None:
+        def __init__(self, plan):
             self.source = SecureNoise(plan)
 
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             noise = self.source.draw(count)
             if along == "responses":
                 return np.repeat(noise[: count // 2], 2, axis=0)
             return np.repeat(noise[:, :1], noise.shape[1], axis=1)
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return self.source.epsilon(responses=responses)
 
     shares = strongest(
         audit(
-            folder,
+            fast_folder,
             trials=TRIALS,
             confidence=CONFIDENCE,
             cases=[SQUARED],
@@ -153,42 +143,42 @@ def test_a_noise_that_repeats_is_caught(folder, along):
 
 
 @pytest.mark.parametrize("case", [CLIPPED, LONG_GRADIENTS], ids=lambda case: case.name)
-def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
+def test_a_clip_that_is_not_applied_is_caught(fast_folder, monkeypatch, case):
     exact = owner.core.mean_gradient
 
-    def unclipped(shard: Any, theta: Any, *, loss: str, clip: float | None, **also: Any) -> Any:
+    def unclipped(shard, theta, *, loss, clip, **also):
         return exact(shard, theta, loss=loss, clip=None, **also)
 
     monkeypatch.setattr(owner.core, "mean_gradient", unclipped)
     # What costs a study each is moved so far that fewer show it.
     trials = TRIALS if case is CLIPPED else 1000
-    shares = strongest(audit(folder, trials=trials, confidence=CONFIDENCE, cases=[case]))
+    shares = strongest(audit(fast_folder, trials=trials, confidence=CONFIDENCE, cases=[case]))
     assert shares["one response"] > (3 if case is CLIPPED else 2)
 
 
 @pytest.mark.long
-def test_a_factor_that_the_sensitivity_does_not_count_is_caught(folder, monkeypatch):
+def test_a_factor_that_the_sensitivity_does_not_count_is_caught(fast_folder, monkeypatch):
     exact = owner.core.mean_curvature
 
-    def tenfold(*given: Any, **also: Any) -> Any:
+    def tenfold(*given, **also):
         return 10 * exact(*given, **also)
 
     monkeypatch.setattr(owner.core, "mean_curvature", tenfold)
-    shares = strongest(audit(folder, trials=500, confidence=CONFIDENCE, cases=[CURVATURES]))
+    shares = strongest(audit(fast_folder, trials=500, confidence=CONFIDENCE, cases=[CURVATURES]))
     assert shares["one response"] > 1.5
 
 
-def test_records_that_are_not_clamped_are_caught(folder, monkeypatch):
+def test_records_that_are_not_clamped_are_caught(fast_folder, monkeypatch):
     from common.features import FeatureMap  # noqa: PLC0415
     from common.fitting import ColumnRule  # noqa: PLC0415
 
-    def unclamped(self: FeatureMap, features: np.ndarray) -> np.ndarray:
+    def unclamped(self, features):
         return np.clip(features, -30, 30)
 
     monkeypatch.setattr(FeatureMap, "_bounded", unclamped)
     monkeypatch.setattr(ColumnRule, "clamped", ColumnRule.raw)
     shares = strongest(
-        audit(folder, trials=200, confidence=0.99, cases=[SQUARED], noise=secure_noise)
+        audit(fast_folder, trials=200, confidence=0.99, cases=[SQUARED], noise=secure_noise)
     )
     assert shares["one response"] > 1
 

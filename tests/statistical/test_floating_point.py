@@ -1,8 +1,5 @@
 """Floating point tells which value was hidden when noise is added to it as a float: not here."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,8 +8,7 @@ import pytest
 from scipy import stats
 
 from common.domain import Domain
-from common.privacy import NoisePlan, plan_noise
-from common.terms import StudyTerms
+from common.privacy import plan_noise
 from owner.core import release
 from owner.mechanism import SecureNoise
 
@@ -20,13 +16,13 @@ DRAWS = 20_000
 SIGNIFICANCE = 1e-6
 
 
-def share_off_grid(outputs: np.ndarray, grid: float) -> float:
+def share_off_grid(outputs, grid):
     """How many outputs are not whole multiples of the grid."""
     return float(np.mean(outputs / grid != np.rint(outputs / grid)))
 
 
 @pytest.fixture
-def plan(make_terms: Callable[..., StudyTerms]) -> NoisePlan:
+def plan(make_terms):
     """Noise of scale about 1, so that the textbook's numbers apply."""
     domain = Domain(feature_bound=np.ones(1), target_bound=1.0)
     terms = make_terms(responses=1, epsilon=Fraction(1), clip=0.5)

@@ -1,13 +1,10 @@
 """What leaves an owner is the exact gradient plus Laplace noise of Theorem 1's scale."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from common.domain import Domain
 from common.feature_settings import FeatureSettings
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
-from common.privacy import NoisePlan, plan_noise
+from common.privacy import plan_noise
 from common.tables import TableSource
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
@@ -39,7 +36,7 @@ COORDINATES = 50_000
 SIGNIFICANCE = 1e-10
 
 
-def is_laplace(noise: np.ndarray, scale: float) -> bool:
+def is_laplace(noise, scale):
     """Whether draws have this distribution: its shape by Kolmogorov and Smirnov, and its scale.
 
     The sum of n magnitudes in units of the scale is Gamma(n): its mean has the standard error
@@ -125,7 +122,7 @@ def test_a_mechanism_with_half_the_noise_is_rejected(make_terms):
     assert not is_laplace(half.astype(np.float64), plan.scale_units)
 
 
-def waited_for(ahead: DrawnAhead) -> np.ndarray:
+def waited_for(ahead):
     ahead.wait()
     noise = ahead.take()
     assert noise is not None
@@ -147,10 +144,10 @@ def test_noise_is_not_seeded(make_terms):
 @pytest.mark.parametrize("vectors", [1, 16])
 def test_noise_drawn_ahead_hands_on_a_failure(vectors):
     class Broken:
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             raise RuntimeError("no entropy")
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return Fraction(responses)
 
     ahead = DrawnAhead(Broken(), vectors=vectors, block=1)
@@ -162,10 +159,10 @@ def test_noise_drawn_ahead_hands_on_a_failure(vectors):
 def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(make_terms, monkeypatch):
     domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
     plan = plan_noise(make_terms(responses=3), domain, num_records=100)
-    drawn: list[int] = []
+    drawn = []
     draw = SecureNoise.draw
 
-    def counted(self: SecureNoise, count: int) -> np.ndarray:
+    def counted(self, count):
         drawn.append(count)
         return draw(self, count)
 
@@ -197,10 +194,10 @@ def test_only_long_noise_is_drawn_by_several_threads(
 ):
     domain = Domain(feature_bound=np.ones(size), target_bound=1.0)
     plan = plan_noise(make_terms(), domain, num_records=100)
-    names: list[str] = []
+    names = []
     drawn = owner.mechanism._drawn
 
-    def watched(*given: Any) -> np.ndarray:
+    def watched(*given):
         names.append(threading.current_thread().name)
         return drawn(*given)
 
@@ -213,9 +210,9 @@ def test_only_long_noise_is_drawn_by_several_threads(
 def test_an_owner_draws_by_as_many_threads_as_its_settings_say(
     owner_folder, make_terms, monkeypatch
 ):
-    asked: list[int] = []
+    asked = []
 
-    def watched(plan: NoisePlan, *, threads: int) -> DrawnAhead:
+    def watched(plan, *, threads):
         asked.append(threads)
         return secure_noise(plan, threads=threads)
 

@@ -1,25 +1,22 @@
 """What owners say of a finished model: the intervals hold, and are as narrow as was asked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.validation import Case, case_of, told
+from benchmarks.validation import case_of, told
 from learner.planning.noise_width import half_width
-from learner.results.validated import ValidationSummary
 
 RUNS = 100
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
+def case():
     return case_of(epsilon=1.0, num_records=10_000)
 
 
 @pytest.fixture(scope="module")
-def runs(case: Case) -> list[ValidationSummary]:
+def runs(case):
     return list(told(case, range(RUNS)))
 
 

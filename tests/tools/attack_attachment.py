@@ -6,8 +6,6 @@ Learners: a real owner attaches to a learner that sends its own bytes.
 Usage: python tests/tools/attack_attachment.py [--only WORDS] [--table]
 """
 
-from __future__ import annotations
-
 import queue
 import tempfile
 import threading
@@ -46,7 +44,7 @@ from learner.planning.public_side import PublicSide
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import train
-from owner.attaching import Attachment, open_attachment
+from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 
 LOOK_SECONDS, LONGEST_SECONDS = 1.0, 30.0
@@ -66,7 +64,7 @@ class Outcome:
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
-    def check(self) -> Outcome:
+    def check(self):
         if self.ended not in self.expected.split(" or "):
             self.faults.append(f"ended {self.ended}, expected {self.expected}")
         if self.ended == "error" and self.status not in (2, 3, 4):
@@ -86,19 +84,19 @@ class Outcome:
 OwnersLie = Callable[[str, list[Any]], list[Any]]
 
 
-def honest(kind: str, messages: list[Any]) -> list[Any]:
+def honest(kind, messages):
     return messages
 
 
-def at(kind: str, *content: Any) -> OwnersLie:
+def at(kind, *content):
     """Other content in place of the honest messages of this kind."""
     return lambda now, messages: list(content) if now == kind else messages
 
 
-def changed(kind: str, change: Callable[[Any], Any]) -> OwnersLie:
+def changed(kind, change):
     """The first honest message of this kind is changed in place."""
 
-    def lie(now: str, messages: list[Any]) -> list[Any]:
+    def lie(now, messages):
         if now == kind:
             change(messages[0])
         return messages
@@ -106,10 +104,10 @@ def changed(kind: str, change: Callable[[Any], Any]) -> OwnersLie:
     return lie
 
 
-def asks_at(when: float) -> OwnersLie:
+def asks_at(when):
     """Requests of updates at such a time."""
 
-    def lie(now: str, messages: list[Any]) -> list[Any]:
+    def lie(now, messages):
         for message in messages:
             if message.HasField("request"):
                 message.request.time = when
@@ -118,28 +116,28 @@ def asks_at(when: float) -> OwnersLie:
     return lie
 
 
-def refuses(**content: Any) -> OwnersLie:
+def refuses(**content):
     """Queries are refused like this."""
 
-    def change(message: Any) -> None:
+    def change(message):
         message.refusal.CopyFrom(pb.Refusal(**content))
 
     return changed("query", change)
 
 
-def another_kind(message: Any) -> None:
+def another_kind(message):
     message.description.CopyFrom(pb.OwnerDescription(name="liar"))
 
 
-def setting(field_name: str, **values: Any) -> Callable[[Any], None]:
-    def change(message: Any) -> None:
+def setting(field_name, **values):
+    def change(message):
         for key, value in values.items():
             setattr(getattr(message, field_name), key, value)
 
     return change
 
 
-def gone(kind: str) -> OwnersLie:
+def gone(kind):
     return at(kind)
 
 
@@ -147,7 +145,7 @@ REQUEST = pb.OwnerMessage(request=pb.UpdateRequest(time=1.0))
 STRAY = pb.OwnerMessage(call=10**6, closed=pb.CloseSummary())
 
 
-def lying_owners() -> dict[str, tuple[str, OwnersLie]]:
+def lying_owners():
     """Name to (how a run beside an honest owner may end, the lie)."""
     return {
         "asks at a time that is no number": ("fine", asks_at(float("nan"))),
@@ -215,7 +213,7 @@ def lying_owners() -> dict[str, tuple[str, OwnersLie]]:
 class AttachedOwner(threading.Thread):
     """An owner in memory on a stream that it opens again and again, with one lie."""
 
-    def __init__(self, name: str, world: World, index: int, port: int, lie: OwnersLie) -> None:
+    def __init__(self, name, world, index, port, lie):
         super().__init__(daemon=True)
         self.owner = MemoryOwner(name, world.shards[index], seed=index)
         self.owner_name, self.port, self.lie = name, port, lie
@@ -223,10 +221,10 @@ class AttachedOwner(threading.Thread):
         self.time = 0.0
         self.over = threading.Event()
 
-    def run(self) -> None:
+    def run(self):
         while not self.over.wait(0.02):
             with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
-                outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+                outgoing = queue.SimpleQueue()
                 hello = pb.OwnerMessage(hello=pb.Hello(name=self.owner_name))
                 outgoing.put(hello.SerializeToString())
                 call = channel.stream_stream(ATTACH)(iter(outgoing.get, None))
@@ -239,21 +237,21 @@ class AttachedOwner(threading.Thread):
                 finally:
                     outgoing.put(None)
 
-    def heard(self, message: pb.LearnerMessage, outgoing: Any) -> None:
+    def heard(self, message, outgoing):
         kind = message.WhichOneof("content") or ""
         if kind == "goodbye":
             self.over.set()
             return
         if kind == "start":
             self.time = message.start.time
-        replies: list[Any] = [] if kind == "start" else [self.reply(kind, message)]
+        replies = [] if kind == "start" else [self.reply(kind, message)]
         if kind in ("start", "query"):
             self.time += float(self.rng.exponential())
             replies.append(pb.OwnerMessage(request=pb.UpdateRequest(time=self.time)))
         for reply in self.lie(kind, replies):
             outgoing.put(reply.SerializeToString() if isinstance(reply, Message) else reply)
 
-    def reply(self, kind: str, message: pb.LearnerMessage) -> pb.OwnerMessage:
+    def reply(self, kind, message):
         told = pb.OwnerMessage(call=message.call)
         try:
             if kind == "describe":
@@ -271,7 +269,7 @@ class AttachedOwner(threading.Thread):
         return told
 
 
-def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Outcome:
+def attack_learner(world, name, *, alone, folder):
     """A training that listens, and a lying owner that comes."""
     expected, lie = lying_owners()[name]
     where = "alone" if alone else "beside an honest owner"
@@ -318,10 +316,10 @@ def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Out
 Script = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]
 
 
-def sends(*messages: Any, then: str = "waits") -> Script:
+def sends(*messages, then="waits"):
     """These messages, each after a hello; then it waits, or ends the stream."""
 
-    def script(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+    def script(requests, context):
         next(requests)
         yield from messages
         if then == "waits":
@@ -332,25 +330,25 @@ def sends(*messages: Any, then: str = "waits") -> Script:
     return script
 
 
-def aborts(code: grpc.StatusCode, details: str) -> Script:
-    def script(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+def aborts(code, details):
+    def script(requests, context):
         context.abort(code, details)
         yield b""
 
     return script
 
 
-def fails(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+def fails(requests, context):
     yield b""
     raise RuntimeError(ESCAPES)
 
 
-def too_much(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+def too_much(requests, context):
     yield bytes(100_663_297)
 
 
-def with_token(token: str) -> Script:
-    def script(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+def with_token(token):
+    def script(requests, context):
         context.send_initial_metadata((("authorization", token),))
         yield pb.LearnerMessage(call=1, describe=pb.DescribeRequest())
         next(requests), next(requests)
@@ -358,12 +356,12 @@ def with_token(token: str) -> Script:
     return script
 
 
-def start(when: float = 0.0, scale: float = 0.0) -> pb.LearnerMessage:
+def start(when=0.0, scale=0.0):
     return pb.LearnerMessage(start=pb.ClockStart(time=when, time_scale=scale))
 
 
-def terms_of(world: World, **changes: Any) -> pb.StudyTerms:
-    values: dict[str, Any] = {
+def terms_of(world, **changes):
+    values = {
         "study_id": "attack",
         "loss": "squared",
         "theta_max": THETA_MAX,
@@ -375,13 +373,13 @@ def terms_of(world: World, **changes: Any) -> pb.StudyTerms:
     return codec.terms_to_pb(StudyTerms(**(values | changes)))
 
 
-def lying_learners(world: World) -> dict[str, tuple[str, Script]]:
+def lying_learners(world):
     """Name to (how the owner may end, what the learner does)."""
     describe = pb.LearnerMessage(call=1, describe=pb.DescribeRequest())
     enroll = pb.LearnerMessage(call=1, enroll=terms_of(world))
 
-    def asks(**changes: Any) -> pb.LearnerMessage:
-        values: dict[str, Any] = {"study_id": "attack", "sequence": 1, "theta": np.zeros(4)}
+    def asks(**changes):
+        values = {"study_id": "attack", "sequence": 1, "theta": np.zeros(4)}
         query = codec.query_to_pb(Query(**(values | changes)))
         return pb.LearnerMessage(call=2, query=query)
 
@@ -445,18 +443,18 @@ def lying_learners(world: World) -> dict[str, tuple[str, Script]]:
 class Liar(grpc.GenericRpcHandler):
     """A learner's server that sends what it likes."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script):
         self.script = script
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        def attach(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    def service(self, details):
+        def attach(requests, context):
             for one in self.script(requests, context):
                 yield one.SerializeToString() if isinstance(one, Message) else one
 
         return grpc.stream_stream_rpc_method_handler(attach)
 
 
-def open_owner(world: World, folder: Path, address: str) -> Attachment:
+def open_owner(world, folder, address):
     world.tables[1].to_parquet(folder / "shard.parquet")
     settings = {
         "name": "honest",
@@ -473,7 +471,7 @@ def open_owner(world: World, folder: Path, address: str) -> Attachment:
     )
 
 
-def attack_owner(world: World, name: str, *, folder: Path) -> Outcome:
+def attack_owner(world, name, *, folder):
     """A real owner that attaches to a lying learner."""
     expected, script = lying_learners(world)[name]
     server = grpc.server(
@@ -486,7 +484,7 @@ def attack_owner(world: World, name: str, *, folder: Path) -> Outcome:
     told = Outcome(f"learner sends {name}", "over", expected)
     stop, began = threading.Event(), time.monotonic()
 
-    def run() -> None:
+    def run():
         try:
             attachment.run(stop)
         except CoprivError as error:
@@ -515,12 +513,12 @@ def attack_owner(world: World, name: str, *, folder: Path) -> Outcome:
 # --- all of them -------------------------------------------------------------------------------
 
 
-def run_all(only: str) -> tuple[list[Outcome], list[str]]:
+def run_all(only):
     listener, world = Listener(), World()
     with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(max_workers=24) as pool:
         folders = (Path(parent) / str(number) for number in range(10**6))
 
-        def folder() -> Path:
+        def folder():
             own = next(folders)
             own.mkdir()
             return own
@@ -540,7 +538,7 @@ def run_all(only: str) -> tuple[list[Outcome], list[str]]:
     return outcomes, listener.faults
 
 
-def main() -> None:
+def main():
     options = typed(__doc__)
     outcomes, faults = run_all(options.only)
     if options.table:

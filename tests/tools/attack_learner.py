@@ -6,8 +6,6 @@ end in one sentence that names the liar, or finish without it; alone it must end
 Usage: python tests/tools/attack_learner.py [--only WORDS]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging
@@ -15,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,7 +29,6 @@ from common import codec
 from common.config import check_settings
 from common.errors import CoprivError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
@@ -39,7 +36,6 @@ from learner.network.grpc_owner import GrpcOwner
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
-from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Watch, train
@@ -98,13 +94,13 @@ class Outcome:
 class Liar(grpc.GenericRpcHandler):
     """A server that is an honest owner in memory, but for one lie."""
 
-    def __init__(self, mode: Mode, honest: MemoryOwner) -> None:
+    def __init__(self, mode, honest):
         self.mode, self.honest = mode, honest
         self.lock = threading.Lock()
         self.answered = 0
         self.over = threading.Event()
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, details):
         method = details.method.rsplit("/", 1)[1]
         if method == "Answer":
             return grpc.stream_stream_rpc_method_handler(self.stream)
@@ -113,18 +109,18 @@ class Liar(grpc.GenericRpcHandler):
             lambda requests, context: self.unary(method, next(requests), context)
         )
 
-    def unary(self, method: str, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def unary(self, method, request, context):
         message = METHODS[method].FromString(request)
         with self.lock:
             honest = getattr(self, method.lower())(message)
         yield from encoded(self.mode.lie(honest, context) if self.lies(method) else honest)
 
-    def lies(self, method: str) -> bool:
+    def lies(self, method):
         if self.mode.method == "Enroll again":
             return method == "Enroll" and self.answered >= self.mode.honest_answers
         return method == self.mode.method
 
-    def stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    def stream(self, requests, context):
         if self.mode.name == "answers before it is asked":
             yield pb.Response(study_id="early", sequence=1).SerializeToString()
         for request in requests:
@@ -138,24 +134,24 @@ class Liar(grpc.GenericRpcHandler):
             yield self.answer(query).SerializeToString()
             self.answered += 1
 
-    def describe(self, request: pb.DescribeRequest) -> pb.OwnerDescription:
+    def describe(self, request):
         return codec.description_to_pb(self.honest.describe())
 
-    def enroll(self, request: pb.StudyTerms) -> pb.Enrollment:
+    def enroll(self, request):
         return codec.enrollment_to_pb(self.honest.enroll(codec.terms_from_pb(request)))
 
-    def answer(self, request: pb.Query) -> pb.Response:
+    def answer(self, request):
         with self.lock:
             return codec.response_to_pb(self.honest.answer(codec.query_from_pb(request)))
 
-    def offer(self, request: pb.OfferRequest) -> pb.OfferReply:
+    def offer(self, request):
         return pb.OfferReply(accepted=True)
 
-    def close(self, request: pb.CloseRequest) -> pb.CloseSummary:
+    def close(self, request):
         return pb.CloseSummary()
 
 
-def encoded(reply: Reply) -> Iterator[bytes]:
+def encoded(reply):
     """The bytes of whatever a lie returned."""
     for one in reply if isinstance(reply, (list, Iterator)) else [reply]:
         yield one.SerializeToString() if isinstance(one, Message) else one
@@ -164,10 +160,10 @@ def encoded(reply: Reply) -> Iterator[bytes]:
 # --- the lies ----------------------------------------------------------------------------------
 
 
-def says(**changes: Any) -> Lie:
+def says(**changes):
     """The honest message with other fields."""
 
-    def lie(message: Any, context: grpc.ServicerContext) -> Message:
+    def lie(message, context):
         for name, value in changes.items():
             known = getattr(message, name)
             if isinstance(value, Message):
@@ -182,10 +178,10 @@ def says(**changes: Any) -> Lie:
     return lie
 
 
-def aborts(code: grpc.StatusCode, details: str = "no", retry_after: str | None = None) -> Lie:
+def aborts(code, details="no", retry_after=None):
     """No reply, but a status."""
 
-    def lie(message: Any, context: grpc.ServicerContext) -> Reply:
+    def lie(message, context):
         if retry_after is not None:
             context.set_trailing_metadata((("retry-after-ms", retry_after),))
         context.abort(code, details)
@@ -193,12 +189,12 @@ def aborts(code: grpc.StatusCode, details: str = "no", retry_after: str | None =
     return lie
 
 
-def replies(*content: bytes) -> Lie:
+def replies(*content):
     """These bytes."""
     return lambda message, context: list(content)
 
 
-def silent(message: Any, context: grpc.ServicerContext) -> Reply:
+def silent(message, context):
     """No reply at all while anybody waits."""
     gone = threading.Event()
     context.add_callback(gone.set)
@@ -206,21 +202,21 @@ def silent(message: Any, context: grpc.ServicerContext) -> Reply:
     return []
 
 
-def late(message: Any, context: grpc.ServicerContext) -> Reply:
+def late(message, context):
     time.sleep(1.5 * DEADLINE)
     return message
 
 
-def fails(message: Any, context: grpc.ServicerContext) -> Reply:
+def fails(message, context):
     raise RuntimeError(ESCAPES)
 
 
-def gradient(values: Any) -> Lie:
+def gradient(values):
     """An answer of these coordinates."""
     return says(gradient=codec.vector_to_pb(np.asarray(values, dtype=np.float64)))
 
 
-def flood(message: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
+def flood(message, context):
     """The answer, and many more."""
     content = message.SerializeToString()
     for _ in range(200_000):
@@ -229,28 +225,28 @@ def flood(message: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
         yield content
 
 
-def too_much(message: Any, context: grpc.ServicerContext) -> Reply:
+def too_much(message, context):
     return bytes(100_663_297)
 
 
-def bomb(message: Any, context: grpc.ServicerContext) -> Reply:
+def bomb(message, context):
     return bytes(110_000_000)
 
 
-def long_trailers(message: Any, context: grpc.ServicerContext) -> Reply:
+def long_trailers(message, context):
     """The honest message, and more behind it than is read."""
     context.set_trailing_metadata(tuple((f"k{k}", "v" * 1000) for k in range(100)))
     return message
 
 
-def rational(above: str, below: str = "1") -> pb.Rational:
+def rational(above, below="1"):
     return pb.Rational(numerator=above, denominator=below)
 
 
 UNAVAILABLE, DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 
 
-def modes() -> list[Mode]:
+def modes():
     """All of them."""
     describe = {
         "no records": says(num_records=0),
@@ -413,18 +409,18 @@ def modes() -> list[Mode]:
 class World:
     """The public side, and honest records."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         rng = np.random.default_rng(1)
         self.tables = [
             pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "y"])
             for n in (300, 100, 120)
         ]
-        self.feature_map: FeatureMap = fit_feature_map(
+        self.feature_map = fit_feature_map(
             self.tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
         )
         self.shards = [self.feature_map.apply(table, where="attack") for table in self.tables[1:]]
 
-    def study(self, initiative: str, *, alone: bool) -> StudySettings:
+    def study(self, initiative, *, alone):
         patience = PATIENCE_ALONE if alone else PATIENCE
         table = {
             "name": "attacked",
@@ -440,7 +436,7 @@ class World:
         return check_settings(StudySettings, table, where="attack")
 
 
-def attack(world: World, mode: Mode, *, alone: bool, folder: Path) -> Outcome:
+def attack(world, mode, *, alone, folder):
     """One training with a liar, and what became of it."""
     with ExitStack() as stack:
         owners = [served(stack, mode, MemoryOwner("liar", world.shards[0], seed=1))]
@@ -450,7 +446,7 @@ def attack(world: World, mode: Mode, *, alone: bool, folder: Path) -> Outcome:
         return trained_with(owners, world, mode, alone=alone, folder=folder)
 
 
-def served(stack: ExitStack, mode: Mode, owner: MemoryOwner) -> GrpcOwner:
+def served(stack, mode, owner):
     """An owner behind a port, who lies in one way."""
     server = grpc.server(
         ThreadPoolExecutor(max_workers=8),
@@ -464,12 +460,10 @@ def served(stack: ExitStack, mode: Mode, owner: MemoryOwner) -> GrpcOwner:
     return GrpcOwner(owner.name, f"127.0.0.1:{port}", deadline=DEADLINE)
 
 
-def trained_with(
-    owners: list[GrpcOwner], world: World, mode: Mode, *, alone: bool, folder: Path
-) -> Outcome:
+def trained_with(owners, world, mode, *, alone, folder):
     """One training, and what became of it."""
     journal = Journal(folder / "journal.sqlite")
-    watched: list[OwnerLine] = []
+    watched = []
     began = time.monotonic()
     outcome = Outcome(mode, alone, "fine", 0, "", 0.0)
     try:
@@ -499,7 +493,7 @@ def trained_with(
     return outcome
 
 
-def check_model(outcome: Outcome, theta: Any, responses: tuple[int, ...]) -> None:
+def check_model(outcome, theta, responses):
     """The model is one, and nothing of what the liar said after its honest answers is in it."""
     if not (np.all(np.isfinite(theta)) and np.max(np.abs(theta)) <= THETA_MAX):
         outcome.faults.append(f"a wrong model: {theta}")
@@ -510,7 +504,7 @@ def check_model(outcome: Outcome, theta: Any, responses: tuple[int, ...]) -> Non
         outcome.faults.append(f"{responses[0]} answers of the liar were taken")
 
 
-def check_outcome(outcome: Outcome) -> None:
+def check_outcome(outcome):
     """It ended as it had to, soon, and in one sentence that names the liar."""
     mode, sentence = outcome.mode, outcome.sentence
     expected = set(mode.ends.split(" or "))
@@ -535,9 +529,9 @@ def check_outcome(outcome: Outcome) -> None:
 class Listener(logging.Handler):
     """Log lines of ours that would disturb a terminal, and threads that end by an error."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.faults: list[str] = []
+        self.faults = []
         self.lines = 0
         ours = logging.getLogger("copriv")
         ours.handlers[:], ours.propagate = [self], False
@@ -546,20 +540,20 @@ class Listener(logging.Handler):
             f"a thread ended: {crash.exc_value!r:.300}"
         )
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record):
         line = record.getMessage()
         self.lines += 1
         if record.exc_info or not line.isprintable() or len(line) > LONGEST_SENTENCE:
             self.faults.append(f"log line: {line!r:.200} {record.exc_info}")
 
 
-def run_all(only: str) -> tuple[list[Outcome], Listener]:
+def run_all(only):
     """Every mode beside an honest owner, and alone."""
     listener, world = Listener(), World()
     chosen = [(mode, alone) for mode in modes() if only in mode.name for alone in (False, True)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(max_workers=24) as pool:
 
-        def one(item: tuple[int, tuple[Mode, bool]]) -> Outcome:
+        def one(item):
             index, (mode, alone) = item
             own = Path(folder) / str(index)
             own.mkdir()
@@ -569,7 +563,7 @@ def run_all(only: str) -> tuple[list[Outcome], Listener]:
     return outcomes, listener
 
 
-def typed(description: str | None) -> argparse.Namespace:
+def typed(description):
     """The options of an attack."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", default="", help="modes whose names have these words")
@@ -577,14 +571,14 @@ def typed(description: str | None) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def tell(counts: dict[str, Any], outcomes: Sequence[Any], faults: list[str]) -> None:
+def tell(counts, outcomes, faults):
     """Print what became of an attack, and end with 1 where anything was wrong."""
     slowest = round(max(one.seconds for one in outcomes), 1)
     print(json.dumps(counts | {"slowest_seconds": slowest, "faults": faults}, indent=1))
     sys.exit(1 if faults else 0)
 
 
-def main() -> None:
+def main():
     options = typed(__doc__)
     outcomes, listener = run_all(options.only)
     if options.table:

@@ -1,16 +1,13 @@
 """The methods of our two services, called as another program would call them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
-import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from common.pb import copriv_pb2 as pb
 
 
-def methods(service: str, channel: grpc.Channel) -> SimpleNamespace:
+def methods(service, channel):
     """Each method of a service of ``protos/copriv.proto`` by its name."""
     stated = pb.DESCRIPTOR.services_by_name[service]
     made = {}

@@ -1,8 +1,5 @@
 """Dask clusters of this machine, for tests."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +8,7 @@ distributed = pytest.importorskip("distributed")
 
 
 @contextmanager
-def local_cluster(workers: int = 2, *, processes: bool = False) -> Iterator[str]:
+def local_cluster(workers=2, *, processes=False):
     """The address of a scheduler with workers in this process, or in processes of their own."""
     with distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address=None

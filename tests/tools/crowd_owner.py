@@ -13,8 +13,6 @@ Usage: python tests/tools/crowd_owner.py [--idle 200] [--silent 1000] [--studies
                                          [--slower 1.5] [--megabytes 100] [--enough]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import hashlib
@@ -28,11 +26,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -42,11 +38,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.channels import open_channel
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from common.tls import Identity, TlsSettings, load_identity
+from common.tls import TlsSettings, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 
@@ -56,12 +51,12 @@ CALLS = ("DataOwner/Answer", "DataOwner/AnswerOnce", "DataOwner/Enroll", "DataOw
 QUERIES = 200
 
 
-def many_files() -> None:
+def many_files():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def few_files() -> None:
+def few_files():
     """What a shell gives a process that does not ask for more."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
@@ -70,7 +65,7 @@ def few_files() -> None:
 class CrowdedOwner:
     """An owner process, in plain text with a token or by mutual TLS."""
 
-    def __init__(self, folder: Path, *, tls: bool) -> None:
+    def __init__(self, folder, *, tls):
         folder.mkdir()
         rng = np.random.default_rng(1)
         table = pd.DataFrame(rng.normal(size=(300, 4)), columns=["a", "b", "c", "y"])
@@ -98,30 +93,30 @@ class CrowdedOwner:
         self.port = int(self.process.stdout.readline().split()[3].rstrip(","))
         self.address = f"127.0.0.1:{self.port}"
 
-    def connect(self) -> GrpcOwner:
+    def connect(self):
         token = TOKEN if self.good is None else None
         return GrpcOwner("crowded", self.address, deadline=20, token=token, identity=self.good)
 
-    def megabytes(self) -> float:
+    def megabytes(self):
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 2**20
 
-    def is_healthy(self) -> bool:
+    def is_healthy(self):
         with open_channel(self.address, self.good, []) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             told = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
         return bool(told.status == health_pb2.HealthCheckResponse.SERVING)
 
-    def stop(self) -> None:
+    def stop(self):
         self.process.terminate()
         self.process.wait(20)
 
 
-def tls_files(folder: Path, name: str) -> dict[str, str]:
+def tls_files(folder, name):
     return {key: str(folder / "certs" / name / f"{key}.pem") for key in TlsSettings.model_fields}
 
 
-def certify(folder: Path) -> tuple[Identity, Identity]:
+def certify(folder):
     """The certificates of the learner and of a stranger."""
     parties = [
         Party(name="crowded", role="owner", hosts=("127.0.0.1",)),
@@ -136,7 +131,7 @@ def certify(folder: Path) -> tuple[Identity, Identity]:
     return good, stranger
 
 
-def terms(feature_map: FeatureMap, study: str, responses: int) -> StudyTerms:
+def terms(feature_map, study, responses):
     return StudyTerms(
         study_id=study,
         loss="squared",
@@ -148,7 +143,7 @@ def terms(feature_map: FeatureMap, study: str, responses: int) -> StudyTerms:
     )
 
 
-def study(owner: CrowdedOwner, name: str, responses: int) -> float:
+def study(owner, name, responses):
     """One study from its enrolment to its last answer; the median time of an answer."""
     remote = owner.connect()
     remote.enroll(terms(owner.feature_map, name, responses))
@@ -161,7 +156,7 @@ def study(owner: CrowdedOwner, name: str, responses: int) -> float:
     return statistics.median(times)
 
 
-async def crowd(address: str, certificate: dict[str, str] | None, idle: int, silent: int) -> None:
+async def crowd(address, certificate, idle, silent):
     """Hold calls and connections open and say nothing, until standard input ends."""
     many_files()
     options = [("grpc.use_local_subchannel_pool", 1)]
@@ -183,7 +178,7 @@ async def crowd(address: str, certificate: dict[str, str] | None, idle: int, sil
     settled = time.monotonic() + 1.0
     while time.monotonic() < settled and not all(call.done() for call in calls):
         await asyncio.sleep(0.02)
-    ended: Counter[str] = Counter()
+    ended = Counter()
     for call in calls:
         ended[(await call.code()).name if call.done() else "open"] += 1
     print(json.dumps(ended), flush=True)
@@ -195,7 +190,7 @@ async def crowd(address: str, certificate: dict[str, str] | None, idle: int, sil
 
 
 @contextmanager
-def crowded(owner: CrowdedOwner, folder: Path, idle: int, silent: int) -> Iterator[Any]:
+def crowded(owner, folder, idle, silent):
     """A crowd of strangers in a process of its own: how their calls stand."""
     certificate = tls_files(folder, "stranger") if owner.good else None
     told = json.dumps([owner.address, certificate, idle, silent])
@@ -213,14 +208,14 @@ def crowded(owner: CrowdedOwner, folder: Path, idle: int, silent: int) -> Iterat
         process.communicate(timeout=60)
 
 
-def measure(options: argparse.Namespace, folder: Path, *, tls: bool) -> dict[str, Any]:
+def measure(options, folder, *, tls):
     """What an admitted learner notices of a crowd."""
     owner = CrowdedOwner(folder, tls=tls)
     try:
         study(owner, "warm", QUERIES)
         rounds, grown, healthy = [], 0.0, True
         before = owner.megabytes()
-        stood: Any = None
+        stood = None
         for number in range(options.rounds):
             alone = study(owner, f"alone-{number}", QUERIES)
             with crowded(owner, folder, options.idle, options.silent) as calls:
@@ -245,12 +240,12 @@ def measure(options: argparse.Namespace, folder: Path, *, tls: bool) -> dict[str
         owner.stop()
 
 
-def at_once(owner: CrowdedOwner, studies: int) -> int:
+def at_once(owner, studies):
     """How many of this many studies finish that are asked on streams at the same time."""
-    finished: list[str] = []
+    finished = []
     together = threading.Barrier(studies)
 
-    def learn(name: str) -> None:
+    def learn(name):
         remote = owner.connect()
         remote.enroll(terms(owner.feature_map, name, 5))
         for sequence in range(1, 6):
@@ -269,7 +264,7 @@ def at_once(owner: CrowdedOwner, studies: int) -> int:
     return len(finished)
 
 
-def faults_of(told: dict[str, Any], options: argparse.Namespace) -> list[str]:
+def faults_of(told, options):
     """What an admitted learner noticed."""
     noticed = {
         "answers were slow": not told["smallest_ratio"] < options.slower,
@@ -280,7 +275,7 @@ def faults_of(told: dict[str, Any], options: argparse.Namespace) -> list[str]:
     return [fault for fault, is_so in noticed.items() if is_so]
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser()
     for name, value in (("idle", 200), ("silent", 1000), ("studies", 64), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)

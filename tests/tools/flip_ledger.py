@@ -6,8 +6,6 @@ One in the log of what was given may also make a block count as spent to its end
 Usage: python tests/tools/flip_ledger.py --flips 10000 [--serves 25] [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -18,10 +16,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from lone_owner import write_owner
@@ -32,7 +28,7 @@ from common.terms import Query, StudyTerms
 from owner.account import Account, Kept
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
-from owner.ledger_rows import LedgerError, StudyEntry, epsilon_uncounted, promise_faults
+from owner.ledger_rows import LedgerError, epsilon_uncounted, promise_faults
 from owner.policy import OwnerSettings
 from owner.server import open_owner
 from owner.shard import fingerprint
@@ -43,7 +39,7 @@ FILES = ("ledger.sqlite", "ledger.sqlite-wal", GIVEN, "ledger.sqlite.lock")
 LEARNER = "anonymous"
 
 
-def live(settings_path: Path, feature_map: str) -> None:
+def live(settings_path, feature_map):
     """Lives of an owner: studies open and closed, with and without responses; then a SIGKILL."""
     settings = load_settings(OwnerSettings, settings_path)
     plan = {"whole": 150, "some": 5, "none": 0, "open": 70, "last": 3}
@@ -74,7 +70,7 @@ def live(settings_path: Path, feature_map: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_owner(folder: Path) -> Path:
+def killed_owner(folder):
     """A folder as a killed owner leaves it; returns its settings."""
     settings, feature_map = write_owner(folder, "flipped", epsilon_lifetime="10")
     child = os.fork()
@@ -86,7 +82,7 @@ def killed_owner(folder: Path) -> Path:
     return settings
 
 
-def spent_to_the_end(found: Any, truth: Any) -> bool:
+def spent_to_the_end(found, truth):
     """Whether all is as it was, but that more of some accounts counts as answered."""
     if isinstance(found, tuple) and not isinstance(found, Account):
         alike = isinstance(truth, tuple) and len(found) == len(truth)
@@ -99,7 +95,7 @@ def spent_to_the_end(found: Any, truth: Any) -> bool:
     return bool(found == truth)
 
 
-def told(entries: list[StudyEntry]) -> Any:
+def told(entries):
     """Everything that is promised, answered and spent, and what was last said."""
     return [
         (
@@ -116,7 +112,7 @@ def told(entries: list[StudyEntry]) -> Any:
     ]
 
 
-def served(path: Path, shard: str) -> Any:
+def served(path, shard):
     """What an owner that starts on the ledger holds; then it goes on by one charge."""
     ledger = Ledger(path, owner="flipped", fingerprint=shard)
     try:
@@ -135,7 +131,7 @@ def served(path: Path, shard: str) -> Any:
     return found
 
 
-def shown(path: Path, _: str) -> Any:
+def shown(path, _):
     """What people are shown of the ledger, if it is found sound."""
     findings = verify_ledger(path)
     if findings:
@@ -146,18 +142,18 @@ def shown(path: Path, _: str) -> Any:
 class Flips:
     """Flips on copies of one ledger, and what became of them."""
 
-    def __init__(self, folder: Path, *, seed: int) -> None:
+    def __init__(self, folder, *, seed):
         self.settings = killed_owner(folder)
         self.folder = folder
         self.choices = random.Random(seed)
-        self.counts: Counter[str] = Counter()
-        self.wrong: list[str] = []
+        self.counts = Counter()
+        self.wrong = []
         settings = load_settings(OwnerSettings, self.settings)
         self.shard = fingerprint(read_table(settings.data, base=folder))
         self.truth = {look: self.look(look, None) for look in (served, shown)}
         assert all(not isinstance(found, str) for found in self.truth.values()), self.truth
 
-    def chosen(self) -> tuple[str, int, int]:
+    def chosen(self):
         """A file, a byte of it and a bit; half of all flips hit the ledger's own file."""
         (name,) = self.choices.choices(FILES, [0.45, 0.35, 0.15, 0.05])
         size = (self.folder / name).stat().st_size
@@ -169,7 +165,7 @@ class Flips:
             size = min(size, 120)
         return name, self.choices.randrange(size), self.choices.randrange(8)
 
-    def copy(self, to: Path, flip: tuple[str, int, int] | None) -> None:
+    def copy(self, to, flip):
         for name in (*FILES, "ledger.sqlite-shm"):
             # With the marks on the files.
             shutil.copy2(self.folder / name, to / name)
@@ -181,7 +177,7 @@ class Flips:
                 file.seek(position)
                 file.write(bytes([byte ^ 1 << bit]))
 
-    def look(self, look: Callable[[Path, str], Any], flip: tuple[str, int, int] | None) -> Any:
+    def look(self, look, flip):
         """What is found in a copy, or the sentence that refuses it."""
         with tempfile.TemporaryDirectory(dir=self.folder) as made:
             self.copy(Path(made), flip)
@@ -190,7 +186,7 @@ class Flips:
             except LedgerError as error:
                 return str(error)
 
-    def flip(self) -> None:
+    def flip(self):
         flip = self.chosen()
         self.counts[f"in {flip[0]}"] += 1
         for look, truth in self.truth.items():
@@ -212,7 +208,7 @@ class Flips:
                 self.counts[f"{look.__name__}: changed unnoticed"] += 1
                 self.wrong.append(f"{flip} {look.__name__}: changed unnoticed")
 
-    def serve(self) -> None:
+    def serve(self):
         """A real start of the command on a flipped copy."""
         flip = self.chosen()
         with tempfile.TemporaryDirectory(dir=self.folder) as made:
@@ -237,7 +233,7 @@ class Flips:
             self.wrong.append(f"{flip} serve: {process.returncode}, {errors}")
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flips", type=int, default=10000)
     parser.add_argument("--serves", type=int, default=25)

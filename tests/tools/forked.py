@@ -6,8 +6,6 @@ an exit status like any other. What begins an interpreter, and what is typed in 
 the tests that run the documents' commands.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib
@@ -20,9 +18,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 LONGEST_REQUEST = 2**20
 COMMANDS = {"copriv": "learner.cli", "copriv-owner": "owner.cli"}
@@ -48,9 +45,7 @@ class Ended(NamedTuple):
 class Forked:
     """A command that runs; what it can do is a part of what `subprocess.Popen` can."""
 
-    def __init__(
-        self, name: str, *arguments: object, cwd: Path | None = None, **environment: str
-    ) -> None:
+    def __init__(self, name, *arguments, cwd=None, **environment):
         pipes = [os.pipe() for _ in range(3)]
         self.stdout, self.stderr, self._status = (os.fdopen(reads) for reads, _ in pipes)
         request = {
@@ -66,17 +61,17 @@ class Forked:
             _origin().sendall(content)
         for handle in writes:
             os.close(handle)
-        self.returncode: int | None = None
+        self.returncode = None
         self.pid = int(self._status.readline())
 
-    def poll(self) -> int | None:
+    def poll(self):
         """The exit status, if it has ended; below 0 for a signal."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout=None):
         """The exit status, when it has ended."""
         if self.returncode is None:
             if not select.select([self._status], [], [], timeout)[0]:
@@ -85,11 +80,11 @@ class Forked:
             self._status.close()
         return self.returncode
 
-    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+    def communicate(self, timeout=None):
         """All that it says from now on; it has ended then."""
         said = ["", ""]
 
-        def read(index: int, stream: Any) -> None:
+        def read(index, stream):
             said[index] = stream.read()
             stream.close()
 
@@ -105,21 +100,21 @@ class Forked:
             thread.join(timeout)
         return said[0], said[1]
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number):
         """Send it a signal, if it has not ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def terminate(self) -> None:
+    def terminate(self):
         """SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
-    def kill(self) -> None:
+    def kill(self):
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
-def run(name: str, *arguments: object, timeout: float = 120, **more: Any) -> Ended:
+def run(name, *arguments, timeout=120, **more):
     """A whole command, from its arguments to its exit status."""
     process = Forked(name, *arguments, **more)
     try:
@@ -130,10 +125,10 @@ def run(name: str, *arguments: object, timeout: float = 120, **more: Any) -> End
 
 
 _lock = threading.Lock()
-_begun: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []
+_begun = []
 
 
-def _origin() -> socket.socket:
+def _origin():
     """The line to the process that all commands are forks of; it ends with this process."""
     if not _begun:
         here, there = socket.socketpair()
@@ -150,7 +145,7 @@ def _origin() -> socket.socket:
     return _begun[0][0]
 
 
-def _commands(requests: socket.socket) -> dict[str, Any]:
+def _commands(requests):
     """Fork for each request; returns the request, in the process that shall run it."""
     while True:
         size, handles, _, _ = socket.recv_fds(requests, 4, 3)
@@ -170,8 +165,7 @@ def _commands(requests: socket.socket) -> dict[str, Any]:
                 for handle, number in zip(handles, (1, 2), strict=False):
                     os.dup2(handle, number)
                     os.close(handle)
-                told: dict[str, Any] = json.loads(content)
-                return told
+                return json.loads(content)
             os.close(handles[0])
             os.close(handles[1])
             os.write(handles[2], b"%d\n" % pid)
@@ -182,7 +176,7 @@ def _commands(requests: socket.socket) -> dict[str, Any]:
             os.close(handle)
 
 
-def main() -> None:
+def main():
     for module in PRELOADED:
         importlib.import_module(module)
     gc.freeze()
@@ -197,9 +191,9 @@ def main() -> None:
     _end(importlib.import_module(COMMANDS[request["name"]]).main)
 
 
-def _end(command: Callable[[], object]) -> None:
+def _end(command):
     """Run a command to the end of its process, but for the freeing of all that was imported."""
-    code: object = 0
+    code = 0
     try:
         command()
     except SystemExit as ended:

@@ -10,15 +10,12 @@ Usage: full_disk_owner.py OWNER.toml {disk|limit}
 ``limit`` takes the room away by the process's limit on the size of its files.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from waiting import comes_about
@@ -30,10 +27,10 @@ from owner.health import ask_health
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.metrics import OwnerMetrics
 from owner.refusals import FAILED
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 
-def take_room(folder: Path, mode: str) -> None:
+def take_room(folder, mode):
     if mode == "limit":
         size = (folder / "ledger.sqlite-wal").stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
@@ -47,14 +44,14 @@ def take_room(folder: Path, mode: str) -> None:
                 continue
 
 
-def give_room(folder: Path, mode: str) -> None:
+def give_room(folder, mode):
     if mode == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     else:
         (folder / "ballast").unlink()
 
 
-def serves(port: int) -> bool:
+def serves(port):
     """Whether the owner there says that it serves."""
     try:
         ask_health(f"127.0.0.1:{port}", seconds=20)
@@ -63,7 +60,7 @@ def serves(port: int) -> bool:
     return True
 
 
-def enrols(owner: GrpcOwner, terms: StudyTerms) -> bool:
+def enrols(owner, terms):
     """Whether a learner that looks for the owner would take it back."""
     try:
         owner.enroll(terms)
@@ -72,14 +69,14 @@ def enrols(owner: GrpcOwner, terms: StudyTerms) -> bool:
     return True
 
 
-def metric(running: RunningOwner) -> float | None:
+def metric(running):
     """What whoever watches is told of the ledger."""
     return OwnerMetrics(running.owner).registry.get_sample_value("copriv_ledger_works")
 
 
-def main(settings: Path, mode: str) -> None:
+def main(settings, mode):
     folder = settings.parent
-    told: dict[str, Any] = {}
+    told = {}
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     terms = StudyTerms(
@@ -93,7 +90,7 @@ def main(settings: Path, mode: str) -> None:
     )
     owner.enroll(terms)
 
-    def ask(sequence: int) -> bytes:
+    def ask(sequence):
         query = Query(study_id="s", sequence=sequence, theta=np.full(4, sequence / 5000))
         return owner.answer(query).gradient.tobytes()
 
@@ -137,7 +134,7 @@ def main(settings: Path, mode: str) -> None:
     sys.exit(1 if faults else 0)
 
 
-def faults_of(told: dict[str, Any]) -> list[str]:
+def faults_of(told):
     """What an owner on a full disk must not do, and did."""
     given = told["given_before_it_was_full"]
     claims = {

@@ -12,8 +12,6 @@ or 4; if it printed what moves a cursor; or if a page or card that it wrote hold
 Usage: python tests/tools/fuzz_files.py [--only WORDS] [--most 300] [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy
@@ -31,10 +29,9 @@ import time
 import tomllib
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +53,7 @@ SECONDS, MEGABYTES = 30, 1500
 MARKUP = "<script>alert(1)</script>"
 STEERS = "\x1b[2J\u202e\r\n\x07"
 EVIL = f"x{STEERS}{MARKUP}'\"](javascript:1)|=1+1"
-VALUES: dict[str, Any] = {
+VALUES = {
     "text that steers": EVIL,
     "long text": "y" * 200_000,
     "no text": "",
@@ -107,7 +104,7 @@ class Found:
     faults: list[str] = field(default_factory=list)
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def leaves(value, path=()):
     """Where values stand in a table: of a list its first and last."""
     if path:
         yield path
@@ -119,7 +116,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from leaves(value[index], (*path, index))
 
 
-def changed(table: Any, path: tuple[Any, ...], value: Any) -> Any:
+def changed(table, path, value):
     """A table with another value in one place."""
     table = copy.deepcopy(table)
     part = table
@@ -129,7 +126,7 @@ def changed(table: Any, path: tuple[Any, ...], value: Any) -> Any:
     return table
 
 
-def renamed(table: Any, path: tuple[Any, ...], name: str) -> Any:
+def renamed(table, path, name):
     """A table with another name of one key."""
     table = copy.deepcopy(table)
     part = table
@@ -139,10 +136,10 @@ def renamed(table: Any, path: tuple[Any, ...], name: str) -> Any:
     return table
 
 
-def toml_of(table: Any) -> str:
+def toml_of(table):
     """TOML, which has no null."""
 
-    def without(value: Any) -> Any:
+    def without(value):
         if isinstance(value, dict):
             return {str(k): without(v) for k, v in value.items() if v is not None}
         if isinstance(value, list):
@@ -152,21 +149,19 @@ def toml_of(table: Any) -> str:
     return tomli_w.dumps(without(table))
 
 
-def json_of(table: Any) -> str:
+def json_of(table):
     """JSON; a point that was computed gets the checksum of what it holds now."""
     if isinstance(table, dict) and "result" in table:
         table = table | {"checksum": _checksum(table["result"])}
     return json.dumps(table)
 
 
-def table_cases(
-    file: str, folder: Path, commands: Sequence[Sequence[str]], *, most: int
-) -> Iterator[Case]:
+def table_cases(file, folder, commands, *, most):
     """Every value of a file of JSON or TOML, changed in every way; this many of them."""
     content, is_toml = (folder / file).read_text(), file.endswith(".toml")
     table = tomllib.loads(content) if is_toml else json.loads(content)
     write = toml_of if is_toml else json_of
-    changes: dict[str, Callable[[], str]] = {}
+    changes = {}
     for path in leaves(table):
         where = ".".join(map(str, path))
         for what, value in VALUES.items():
@@ -187,9 +182,7 @@ def table_cases(
         )
 
 
-def byte_cases(
-    file: str, folder: Path, commands: Sequence[Sequence[str]], choices: random.Random, count: int
-) -> Iterator[Case]:
+def byte_cases(file, folder, commands, choices, count):
     """A file's bytes cut, flipped, doubled, replaced."""
     content = (folder / file).read_bytes()
     whole = {
@@ -215,18 +208,18 @@ def byte_cases(
             yield Case(f"{file}: {what}", command, writes(file, text))
 
 
-def kind_cases(file: str, commands: Sequence[Sequence[str]]) -> Iterator[Case]:
+def kind_cases(file, commands):
     """Something else than a file in a file's place; settings are read from pipes as well."""
 
-    def replaced(make: Callable[[Path], object]) -> Callable[[Path], object]:
-        def change(folder: Path) -> None:
+    def replaced(make):
+        def change(folder):
             path = folder / file
             path.unlink()
             make(path)
 
         return change
 
-    kinds: dict[str, Callable[[Path], object]] = {
+    kinds = {
         "a pipe": os.mkfifo,
         "a folder": Path.mkdir,
         "a link to itself": lambda path: path.symlink_to(path),
@@ -243,27 +236,27 @@ def kind_cases(file: str, commands: Sequence[Sequence[str]]) -> Iterator[Case]:
             yield Case(f"{file}: {what}", command, replaced(make))
 
 
-def sparse(path: Path) -> None:
+def sparse(path):
     with path.open("wb") as opened:
         opened.truncate(2**40)
 
 
-def writes(file: str, content: str | bytes) -> Callable[[Path], object]:
+def writes(file, content):
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return lambda folder: (folder / file).write_bytes(data)
 
 
-def trace_cases(command: Sequence[str]) -> Iterator[Case]:
+def trace_cases(command):
     """Traces of other columns, and of a few bytes that mean many."""
     k = pa.array(range(1, 61))
 
-    def saved(**columns: Any) -> Callable[[Path], object]:
-        def change(folder: Path) -> None:
+    def saved(**columns):
+        def change(folder):
             pq.write_table(pa.table(columns), folder / "trace.parquet", compression="zstd")
 
         return change
 
-    def repeated(text: Any, count: int) -> pa.Array:
+    def repeated(text, count):
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), [text])
 
     owner, fitness = pa.array(["a"] * 60), pa.array([0.5] * 60)
@@ -346,11 +339,11 @@ JOURNALS = {
 }
 
 
-def journal_cases(commands: Sequence[Sequence[str]]) -> Iterator[Case]:
+def journal_cases(commands):
     """Journals whose tables are not what was made."""
 
-    def executed(script: str) -> Callable[[Path], object]:
-        def change(folder: Path) -> None:
+    def executed(script):
+        def change(folder):
             with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as db:
                 db.executescript(script)
 
@@ -361,7 +354,7 @@ def journal_cases(commands: Sequence[Sequence[str]]) -> Iterator[Case]:
             yield Case(f"journal.sqlite: {what}", command, executed(script))
 
 
-def note_cases(folder: Path, commands: Sequence[Sequence[str]], *, most: int) -> Iterator[Case]:
+def note_cases(folder, commands, *, most):
     """Every value of the notes of a journal that waits, changed in every way; this many of them."""
     with contextlib.closing(sqlite3.connect(folder / "waiting" / "journal.sqlite")) as db:
         notes = {k: v for k, v in db.execute("SELECT key, value FROM meta") if v[:1] in "{["}
@@ -374,8 +367,8 @@ def note_cases(folder: Path, commands: Sequence[Sequence[str]], *, most: int) ->
     ]
     random.Random("notes").shuffle(cases)
 
-    def writes_note(key: str, note: str) -> Callable[[Path], object]:
-        def change(copied: Path) -> None:
+    def writes_note(key, note):
+        def change(copied):
             with contextlib.closing(sqlite3.connect(copied / "waiting" / "journal.sqlite")) as db:
                 db.execute("UPDATE meta SET value = ? WHERE key = ?", (note, key))
                 db.commit()
@@ -388,7 +381,7 @@ def note_cases(folder: Path, commands: Sequence[Sequence[str]], *, most: int) ->
         yield Case(name, command, writes_note(key, note))
 
 
-def small_study(folder: Path, **more: Any) -> Path:
+def small_study(folder, **more):
     """A study of two owners of numbers, with its tables."""
     rng = np.random.default_rng(1)
     for name in ("public", "a", "b"):
@@ -410,7 +403,7 @@ def small_study(folder: Path, **more: Any) -> Path:
     return path
 
 
-def prepare(folder: Path) -> Path:
+def prepare(folder):
     """What all cases begin with: a study, its run, one that waits, its forecast and sweep, an
     owner, an invitation.
     """
@@ -449,12 +442,12 @@ def prepare(folder: Path) -> Path:
     return world
 
 
-def megabytes(pid: int) -> float:
+def megabytes(pid):
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
-def run(command: Sequence[object], folder: Path) -> tuple[int | None, str, float]:
+def run(command, folder):
     """A command in a fork of this process: its status, None if it took too much; what it said."""
     began, most = time.monotonic(), megabytes(os.getpid()) + MEGABYTES
     said = folder / "said"
@@ -495,7 +488,7 @@ def run(command: Sequence[object], folder: Path) -> tuple[int | None, str, float
     return status, text, time.monotonic() - began
 
 
-def judge(case: Case, folder: Path, found: Found) -> None:
+def judge(case, folder, found):
     """One command, and what is wrong with what came of it."""
     status, said, took = run(case.command, folder)
     found.cases += 1
@@ -524,7 +517,7 @@ def judge(case: Case, folder: Path, found: Found) -> None:
     found.faults += [f"{case.name} [{words}]: {fault}: {tail!r}" for fault in faults]
 
 
-def all_cases(world: Path, choices: random.Random, most: int) -> Iterator[Case]:
+def all_cases(world, choices, most):
     """All cases; of each file's values this many."""
     report = ("copriv", "report", "run")
     uses = [
@@ -585,7 +578,7 @@ def all_cases(world: Path, choices: random.Random, most: int) -> Iterator[Case]:
         yield from table_cases(file, world, commands, most=most)
 
 
-def attack(folder: Path, *, only: str, most: int, seed: int) -> Found:
+def attack(folder, *, only, most, seed):
     """All cases whose names have these words, in a copy of the world each."""
     for module in (*COMMANDS.values(), *PRELOADED):
         importlib.import_module(module)

@@ -6,8 +6,6 @@ budget is all reserved and answered gets messages damaged at random.
 Usage: python tests/tools/fuzz_owner.py --messages 100000 [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -19,10 +17,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -56,7 +53,7 @@ Make = Callable[[random.Random], Made]
 class FuzzedOwner:
     """An owner process with one study in which some responses were given."""
 
-    def __init__(self, folder: Path, *, spent: bool) -> None:
+    def __init__(self, folder, *, spent):
         folder.mkdir()
         _, feature_map = write_owner(
             folder,
@@ -98,17 +95,16 @@ class FuzzedOwner:
         self.last = [self.charged(sequence) for sequence in (1, 2, 3)][-1]
         self.before = read_studies(self.ledger)[1]
 
-    def send(self, method: str, message: bytes) -> bytes:
-        answer: bytes = self.channel.unary_unary(f"{SERVICE}/{method}")(message, timeout=30)
-        return answer
+    def send(self, method, message):
+        return self.channel.unary_unary(f"{SERVICE}/{method}")(message, timeout=30)
 
-    def enrol(self) -> None:
+    def enrol(self):
         self.send("Enroll", codec.terms_to_pb(self.terms).SerializeToString())
 
-    def ask(self, sequence: int) -> bytes:
+    def ask(self, sequence):
         return self.send("AnswerOnce", query(sequence, np.full(4, 0.1 * sequence)))
 
-    def charged(self, sequence: int) -> bytes:
+    def charged(self, sequence):
         """A response that is in the ledger when it arrives here."""
         response = self.ask(sequence)
         (entry,) = read_studies(self.ledger)[1]
@@ -119,18 +115,18 @@ class FuzzedOwner:
         return response
 
     @property
-    def resident_bytes(self) -> int:
+    def resident_bytes(self):
         """Memory of the owner process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def check_untouched(self) -> None:
+    def check_untouched(self):
         """Alive, nothing charged, nothing enrolled, and the last response still replayed."""
         assert self.process.poll() is None, "the owner has crashed"
         assert read_studies(self.ledger)[1] == self.before
         assert self.ask(3) == self.last
 
-    def end(self) -> None:
+    def end(self):
         self.channel.close()
         self.process.terminate()
         assert self.process.wait(20) == 0
@@ -144,12 +140,12 @@ class FuzzedOwner:
         assert len(logged) < 100_000, "refusals fill the log"
 
 
-def query(sequence: int, theta: np.ndarray, study: str = "open") -> bytes:
+def query(sequence, theta, study="open"):
     made = codec.query_to_pb(Query(study_id=study, sequence=sequence, theta=theta))
     return made.SerializeToString()
 
 
-def wrong_query(rng: random.Random) -> Made:
+def wrong_query(rng):
     """A query that must be refused: responses 1 to 3 were given, 4 is next."""
     theta = np.array([rng.uniform(-THETA_MAX, THETA_MAX) for _ in range(4)])
     bad_numbers = [math.nan, math.inf, -math.inf, 1e308, -1e308, THETA_MAX * 2]
@@ -183,7 +179,7 @@ def wrong_query(rng: random.Random) -> Made:
     return "AnswerOnce", message.SerializeToString(), words
 
 
-def wrong_terms(owner: FuzzedOwner) -> Make:
+def wrong_terms(owner):
     """Enrolments that must be refused although the budget has room."""
     good = codec.terms_to_pb(owner.terms)
     maps = list(wrong_maps(owner.feature_map))
@@ -192,7 +188,7 @@ def wrong_terms(owner: FuzzedOwner) -> Make:
     rationals += [("5e-324", "1"), ("1", "1" + "0" * 60), ("9" * 61, "1"), ("9" * 60, "1")]
     rationals += [("1.5", "1"), ("٣", "1"), ("2", "1"), ("1", "9" * 19), ("NaN", "1"), ("+1", "1")]
 
-    def make(rng: random.Random) -> Made:
+    def make(rng):
         message = pb.StudyTerms()
         message.CopyFrom(good)
         message.study_id = f"new-{rng.randrange(10**9)}"
@@ -222,13 +218,13 @@ def wrong_terms(owner: FuzzedOwner) -> Make:
     return make
 
 
-def wrong_maps(feature_map: FeatureMap) -> Iterator[str]:
+def wrong_maps(feature_map):
     """Texts that are no feature map, or none of this owner's."""
     text = feature_map.to_json()
     yield from ("", "null", "[]", "{}", "NaN", "[" * 50_000, '{"a":' * 5_000, text[:-3], "\0")
     yield from ("1" * 5_000, text.replace(":", ";"), "x" * 100_000)
 
-    def changed(**changes: Any) -> str:
+    def changed(**changes):
         return json.dumps(json.loads(text) | changes)
 
     yield changed(bounds=[])
@@ -253,14 +249,14 @@ def wrong_maps(feature_map: FeatureMap) -> Iterator[str]:
     yield changed(columns=[{**columns[0], "kind": "secret"}, *columns[1:]])
 
 
-def damaged(owner: FuzzedOwner) -> Make:
+def damaged(owner):
     """Messages damaged at random, to an owner that has nothing left to give."""
     terms = codec.terms_to_pb(owner.terms)
     terms.study_id = "other"
     bases = [("Enroll", terms.SerializeToString())]
     bases += [("AnswerOnce", query(sequence, np.full(4, 0.3))) for sequence in (1, 2, 3, 4, 5)]
 
-    def at_random(rng: random.Random) -> Made:
+    def at_random(rng):
         """A message of the right form and arbitrary content."""
         if rng.random() < 0.5:
             size = rng.choice([0, 1, 3, 4, 4, 4, 5, 100])
@@ -276,7 +272,7 @@ def damaged(owner: FuzzedOwner) -> Make:
         message.kappa = rng.getrandbits(32)
         return "Enroll", message.SerializeToString(), ""
 
-    def make(rng: random.Random) -> Made:
+    def make(rng):
         if rng.random() < 0.5:
             return at_random(rng)
         method, message = rng.choice(bases)
@@ -298,15 +294,15 @@ def damaged(owner: FuzzedOwner) -> Make:
     return make
 
 
-def barrage(owner: FuzzedOwner, makes: list[Make], *, messages: int, rng: random.Random) -> Any:
+def barrage(owner, makes, *, messages, rng):
     """Send messages, many at a time; each must be refused in public words."""
-    statuses: Counter[str] = Counter()
-    waiting: deque[Any] = deque()
+    statuses = Counter()
+    waiting = deque()
     calls = {
         name: owner.channel.unary_unary(f"{SERVICE}/{name}") for name in ("Enroll", "AnswerOnce")
     }
 
-    def settle() -> None:
+    def settle():
         call, words = waiting.popleft()
         status, sentence = call.code(), call.details()
         assert status in REFUSALS, (status, sentence)
@@ -326,7 +322,7 @@ def barrage(owner: FuzzedOwner, makes: list[Make], *, messages: int, rng: random
     return statuses
 
 
-def streams(owner: FuzzedOwner, *, count: int, rng: random.Random) -> int:
+def streams(owner, *, count, rng):
     """Streams that begin well with a replay and end with a wrong query: only that is refused."""
     stream = owner.channel.stream_stream(f"{SERVICE}/Answer")
     for _ in range(count):
@@ -340,11 +336,11 @@ def streams(owner: FuzzedOwner, *, count: int, rng: random.Random) -> int:
     return 2 * count
 
 
-def fuzz(folder: Path, *, messages: int, seed: int) -> dict[str, Any]:
+def fuzz(folder, *, messages, seed):
     """Send this many malformed messages, and tell what came of them."""
     rng = random.Random(seed)
     began = time.monotonic()
-    told: dict[str, Any] = {"statuses": Counter(), "messages": 0}
+    told = {"statuses": Counter(), "messages": 0}
     for spent in (False, True):
         owner = FuzzedOwner(folder / f"spent-{spent}", spent=spent)
         makes = [damaged(owner)] if spent else [wrong_query, wrong_terms(owner)]

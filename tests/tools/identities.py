@@ -1,14 +1,9 @@
 """Certificates for tests of TLS: whose file is not looked at, expired ones, self-signed ones."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -17,13 +12,13 @@ import learner.network.certificates
 from common.tls import Identity, TlsSettings
 
 
-def tls_of(folder: Path) -> TlsSettings:
+def tls_of(folder):
     return TlsSettings(
         ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
     )
 
 
-def unchecked(folder: Path) -> Identity:
+def unchecked(folder):
     """What somebody would show who does not look at the own files first."""
     paths = tls_of(folder)
     files = {name: getattr(paths, name).read_bytes() for name in TlsSettings.model_fields}
@@ -31,7 +26,7 @@ def unchecked(folder: Path) -> Identity:
 
 
 @contextmanager
-def an_hour_too_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def an_hour_too_late(monkeypatch):
     """Certificates that are made here ran out an hour ago, if they are made for a day."""
     with monkeypatch.context() as patch:
         patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
@@ -39,7 +34,7 @@ def an_hour_too_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyP
         yield patch
 
 
-def self_signed(folder: Path, name: str) -> Path:
+def self_signed(folder, name):
     """The files of somebody whom no CA knows."""
     folder.mkdir()
     subprocess.run(
@@ -55,11 +50,7 @@ def self_signed(folder: Path, name: str) -> Path:
     return folder
 
 
-def resigned(
-    folder: Path,
-    who: str,
-    says: Callable[[x509.Certificate], tuple[x509.Name, list[x509.ExtensionType]]],
-) -> None:
+def resigned(folder, who, says):
     """Have the CA say something else of a party: its subject, and its extensions."""
     path = folder / who / "certificate.pem"
     good = x509.load_pem_x509_certificate(path.read_bytes())

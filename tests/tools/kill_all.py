@@ -7,8 +7,6 @@ for more than was promised, and hold what was charged; what a kill costs is coun
 Usage: python tests/tools/kill_all.py --kills 200 [--seed 1] [--block 64]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -40,9 +38,9 @@ LONGEST_STUDY_SECONDS = 150.0
 class Study:
     """Three owners, their learner, and what becomes of them."""
 
-    def __init__(self, folder: Path, *, block: int, seed: int) -> None:
+    def __init__(self, folder, *, block, seed):
         self.run, self._path = folder / "run", folder / "study.toml"
-        self.owners: dict[str, Path] = {}
+        self.owners = {}
         addresses = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
         for name, port in addresses.items():
             (folder / name).mkdir()
@@ -67,13 +65,13 @@ class Study:
         self._path.write_text(tomli_w.dumps(study))
         self.lives = {name: self._begin(name) for name in (*NAMES, "learner")}
 
-    def _begin(self, name: str) -> Forked:
+    def _begin(self, name):
         """A new life."""
         if name == "learner":
             return Forked("copriv", "train", self._path, "--resume", self.run)
         return Forked("copriv-owner", "serve", self.owners[name])
 
-    def kill(self, *names: str) -> None:
+    def kill(self, *names):
         """End these at the same time, and start them again."""
         for name in names:
             self.lives[name].kill()
@@ -82,24 +80,24 @@ class Study:
             self.lives[name] = self._begin(name)
 
     @property
-    def is_over(self) -> bool:
+    def is_over(self):
         """Whether the learner has ended."""
         return self.lives["learner"].poll() is not None
 
-    def end(self) -> None:
+    def end(self):
         """End whoever still lives."""
         for life in self.lives.values():
             life.kill()
             life.communicate()
 
-    def counts(self) -> Counter[str]:
+    def counts(self):
         """What was promised, charged and is held, after the learner has ended in order."""
         told = self.lives["learner"].communicate(timeout=LONGEST_STUDY_SECONDS)
         status = self.lives["learner"].returncode
         assert status == 0, f"the learner ended with status {status}: {told[1][-2000:]}"
         with closing(Journal(self.run / "journal.sqlite")) as journal:
             entries = list(journal.entries())
-        counts: Counter[str] = Counter(ticks=len(entries))
+        counts = Counter(ticks=len(entries))
         for index, (name, path) in enumerate(self.owners.items()):
             self.lives[name].terminate()
             self.lives[name].communicate()
@@ -119,9 +117,9 @@ class Study:
         return counts
 
 
-def trouble(study: Study, choices: random.Random, most: int) -> Counter[str]:
+def trouble(study, choices, most):
     """Kill some of them, again and again, for as long as the learner is at it."""
-    kills: Counter[str] = Counter()
+    kills = Counter()
     victims = [*NAMES, "learner"]
     while not study.is_over and kills.total() < most:
         time.sleep(choices.uniform(0.0, LONGEST_LIFE_SECONDS))
@@ -133,7 +131,7 @@ def trouble(study: Study, choices: random.Random, most: int) -> Counter[str]:
     return kills
 
 
-def main() -> None:
+def main():
     """Print what came of it, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, required=True)
@@ -141,8 +139,8 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=1)
     asked = parser.parse_args()
     choices = random.Random(asked.seed)
-    kills: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    kills = Counter()
+    counts = Counter()
     while kills.total() < asked.kills:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             study = Study(Path(folder), block=asked.block, seed=choices.randrange(1000))

@@ -5,8 +5,6 @@ With --block the owner charges this many responses at once; each kill may then c
 Usage: python tests/tools/kill_owner.py --kills 220 [--seed 1] [--block 64]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -19,18 +17,16 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from lone_owner import write_owner
 
 from common.errors import BudgetSpentError, UnreachableError
 from common.losses import Regulariser
-from common.terms import Query, Response, StudyTerms
+from common.terms import Query, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone
 from learner.network.grpc_owner import GrpcOwner
@@ -76,7 +72,7 @@ class Lives:
     vain: int = 0
     steps: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.process = subprocess.Popen(
             [sys.executable, str(MORTAL), str(self.settings)],
             stdin=subprocess.PIPE,
@@ -86,7 +82,7 @@ class Lives:
             env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
         )
 
-    def begin(self, step: str = "-", number: int = 0) -> int:
+    def begin(self, step="-", number=0):
         """Start a life; returns its process id."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -97,11 +93,11 @@ class Lives:
         self.port = int(line[0])
         return int(line[1])
 
-    def wait_for_death(self) -> None:
+    def wait_for_death(self):
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "dead\n"
 
-    def die_at(self, step: str, *, busy: Callable[[], bool]) -> None:
+    def die_at(self, step, *, busy):
         """One life that kills itself at a step of one of its first answers."""
         pid = self.begin(step, self.choices.randint(1, 2 if step in ONCE_A_BLOCK else 20))
         while not select.select([self.process.stdout], [], [], 0.05)[0]:
@@ -117,7 +113,7 @@ class Lives:
         self.kills += 1
         self.steps[step] += 1
 
-    def die_at_random(self) -> None:
+    def die_at_random(self):
         """One life that is killed at a random moment."""
         pid = self.begin()
         time.sleep(self.choices.uniform(0.0, LONGEST_LIFE_SECONDS))
@@ -126,7 +122,7 @@ class Lives:
         self.kills += 1
         self.steps["random"] += 1
 
-    def end(self) -> None:
+    def end(self):
         """End the life under way, if there is one, and the process that begins them."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -139,12 +135,12 @@ class Lives:
 class Witness(GrpcOwner):
     """An owner over the network that remembers every answer it ever gave."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port):
         super().__init__("mortal", f"127.0.0.1:{port}", deadline=10)
-        self.seen: dict[int, set[bytes]] = defaultdict(set)
-        self.models: dict[int, set[bytes]] = defaultdict(set)
+        self.seen = defaultdict(set)
+        self.models = defaultdict(set)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         response = super().answer(query)
         self.seen[query.sequence].add(response.gradient.tobytes())
         self.models[query.sequence].add(query.theta.tobytes())
@@ -162,7 +158,7 @@ class Run:
     responses: int
     finished: bool = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.witness = Witness(self.port)
         self.terms = StudyTerms(
             study_id=self.study_id,
@@ -177,7 +173,7 @@ class Run:
         self.thread = threading.Thread(target=self._go, daemon=True)
         self.thread.start()
 
-    def _go(self) -> None:
+    def _go(self):
         journal = Journal(self.journal)
         line = OwnerLine(self.witness, self.terms)
         while True:
@@ -209,7 +205,7 @@ class Run:
         journal.close()
         self.finished = True
 
-    def check(self) -> None:
+    def check(self):
         """Every number was answered with one response, and the learner holds that one."""
         assert self.finished, "the learner's run did not finish"
         seen = self.witness.seen
@@ -220,12 +216,12 @@ class Run:
         assert len(set(self.journalled.values())) == len(seen)
 
     @property
-    def lost(self) -> int:
+    def lost(self):
         """Responses that were spent and that nobody has."""
         return self.responses - len(self.witness.seen)
 
 
-def kill(folder: Path, *, kills: int, seed: int, block: int = 1) -> dict[str, Any]:
+def kill(folder, *, kills, seed, block=1):
     """Kill the owner ``kills`` times under load: at each step in turn, and at random moments."""
     settings, feature_map = write_owner(
         folder, "mortal", epsilon_lifetime="100000", enrollments_per_hour=100000, block=block
@@ -237,9 +233,9 @@ def kill(folder: Path, *, kills: int, seed: int, block: int = 1) -> dict[str, An
         lives.end()
 
 
-def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[str, Any]:
+def killed(lives, feature_map, folder, *, kills):
     """What came of this many kills."""
-    runs: list[Run] = []
+    runs = []
     responses = RESPONSES if lives.block == 1 else BLOCKS * lives.block
     steps = [step for step in STEPS if lives.block == 1 or step not in NOTES]
     began = time.monotonic()
@@ -255,7 +251,7 @@ def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[
         before = lives.kills
         runs += batch
 
-        def busy(batch: list[Run] = batch) -> bool:
+        def busy(batch=batch):
             return any(one.thread.is_alive() for one in batch)
 
         while lives.kills < kills and busy():
@@ -299,7 +295,7 @@ def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[
     }
 
 
-def _refuses_more(one: Run) -> None:
+def _refuses_more(one):
     query = Query(study_id=one.study_id, sequence=one.responses + 1, theta=np.zeros(4))
     for _ in range(100):
         try:

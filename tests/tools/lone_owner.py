@@ -1,9 +1,5 @@
 """The folder of one owner with random records, for tools that serve it and mistreat it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import tomli_w
@@ -15,14 +11,7 @@ from common.tables import TableSource
 COLUMNS = ("a", "b", "c", "y")
 
 
-def write_owner(
-    folder: Path,
-    name: str,
-    *,
-    epsilon_lifetime: str,
-    enrollments_per_hour: int = 1000,
-    block: int = 1,
-) -> tuple[Path, str]:
+def write_owner(folder, name, *, epsilon_lifetime, enrollments_per_hour=1000, block=1):
     """An owner's folder: settings, 200 records; returns the settings and a feature map's text."""
     rng = np.random.default_rng(3)
     public, private = (

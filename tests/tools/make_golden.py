@@ -8,8 +8,6 @@ A later version adds a folder of its own where what it writes is new; it changes
 Usage: python tests/tools/make_golden.py tests/golden/version-0.1
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -21,11 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -47,7 +43,7 @@ INSECURE_SEED = 7
 HORIZON = 60
 KILLED_AFTER = 25
 
-MAPS: dict[str, dict[str, Any]] = {
+MAPS = {
     "plain": {"target": "outcome", "categorical": ["code"], "drop": ["answer"]},
     "rotated": {"target": "outcome", "drop": ["answer"], "components": 4, "l1_coverage": 1.0},
     "whitened": {
@@ -61,7 +57,7 @@ MAPS: dict[str, dict[str, Any]] = {
 }
 
 # Name, learner, map, what differs from the usual terms, how many answers, whether it is closed.
-STUDIES: tuple[tuple[str, str, str, dict[str, Any], int, bool], ...] = (
+STUDIES = (
     ("open", "alpha", "plain", {"responses": 10, "horizon": 20}, 3, False),
     ("closed", "alpha", "rotated", {"responses": 4, "epsilon": Fraction(1, 3)}, 2, True),
     ("closed-unanswered", "beta", "plain", {}, 0, True),
@@ -74,7 +70,7 @@ STUDIES: tuple[tuple[str, str, str, dict[str, Any], int, bool], ...] = (
 )
 
 
-def raw_table(num_records: int, *, seed: int) -> pd.DataFrame:
+def raw_table(num_records, *, seed):
     """Records with a column of every type that a table has."""
     rng = np.random.default_rng(seed)
     n = num_records
@@ -107,7 +103,7 @@ def raw_table(num_records: int, *, seed: int) -> pd.DataFrame:
     return table
 
 
-def run(*command: object, cwd: Path | None = None) -> None:
+def run(*command, cwd=None):
     """A command of the product, which must end well."""
     done = subprocess.run(
         [sys.executable, "-m", *map(str, command)],
@@ -120,14 +116,14 @@ def run(*command: object, cwd: Path | None = None) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def environment() -> dict[str, str]:
+def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
 
 
 # --- feature maps -----------------------------------------------------------------------------
 
 
-def make_maps(out: Path, work: Path) -> None:
+def make_maps(out, work):
     out.mkdir()
     raw_table(400, seed=1).to_parquet(work / "public.parquet")
     table = raw_table(40, seed=2)
@@ -165,7 +161,7 @@ def make_maps(out: Path, work: Path) -> None:
 class Served:
     """An owner's process, and its wire."""
 
-    def __init__(self, settings: Path, *, insecure_seed: int | None = None) -> None:
+    def __init__(self, settings, *, insecure_seed=None):
         seed = [] if insecure_seed is None else ["--insecure-noise-seed", str(insecure_seed)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "owner.cli", "serve", settings, "--with-parent", *seed],
@@ -180,11 +176,11 @@ class Served:
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = methods("DataOwner", self.channel)
 
-    def call(self, name: str, message: Any, *, learner: str) -> Any:
+    def call(self, name, message, *, learner):
         token = (("authorization", f"Bearer {TOKENS[learner]}"),)
         return getattr(self.stub, name)(message, timeout=20, metadata=token)
 
-    def end(self, how: int = signal.SIGTERM) -> None:
+    def end(self, how=signal.SIGTERM):
         self.channel.close()
         self.process.send_signal(how)
         self.process.wait()
@@ -194,7 +190,7 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(settings: Path, **options: Any) -> Iterator[Served]:
+def served(settings, **options):
     owner = Served(settings, **options)
     try:
         yield owner
@@ -203,7 +199,7 @@ def served(settings: Path, **options: Any) -> Iterator[Served]:
             owner.end()
 
 
-def terms_of(name: str, feature_map: str, changes: dict[str, Any]) -> dict[str, Any]:
+def terms_of(name, feature_map, changes):
     """The terms of a study as JSON has them; the map by its name."""
     usual = {"loss": "squared", "theta_max": 2.0, "horizon": 5, "responses": 5}
     values = usual | {"epsilon": "1/2", "study_id": name, "feature_map": feature_map} | changes
@@ -211,17 +207,17 @@ def terms_of(name: str, feature_map: str, changes: dict[str, Any]) -> dict[str, 
     return values
 
 
-def typed_terms(values: dict[str, Any], maps: Path) -> StudyTerms:
+def typed_terms(values, maps):
     text = (maps / f"{values['feature_map']}.json").read_text()
     return StudyTerms(**values | {"feature_map": text, "epsilon": Fraction(values["epsilon"])})
 
 
-def theta_of(name: str, sequence: int, dimension: int) -> list[float]:
+def theta_of(name, sequence, dimension):
     rng = np.random.default_rng([len(name), sequence])
     return list(rng.uniform(-0.5, 0.5, dimension))
 
 
-def answered(owner: Served, study: dict[str, Any], sequence: int, dimension: int) -> None:
+def answered(owner, study, sequence, dimension):
     """One more answer of a study, noted in what is to be kept of it."""
     name = study["terms"]["study_id"]
     theta = theta_of(name, sequence, dimension)
@@ -232,7 +228,7 @@ def answered(owner: Served, study: dict[str, Any], sequence: int, dimension: int
     study["last_response"] = told.gradient.data.hex()
 
 
-def write_owner(folder: Path) -> Path:
+def write_owner(folder):
     folder.mkdir()
     raw_table(60, seed=3).to_parquet(folder / "shard.parquet")
     settings = {
@@ -252,10 +248,10 @@ def write_owner(folder: Path) -> Path:
     return folder / "OWNER.toml"
 
 
-def make_ledgers(out: Path, work: Path, maps: Path) -> None:
+def make_ledgers(out, work, maps):
     settings = write_owner(out)
     ledger = out / "ledger.sqlite"
-    meaning: list[dict[str, Any]] = []
+    meaning = []
     for insecure in (True, False):
         with served(settings, insecure_seed=INSECURE_SEED if insecure else None) as owner:
             for name, learner, feature_map, changes, answers, closed in STUDIES:
@@ -289,7 +285,7 @@ def make_ledgers(out: Path, work: Path, maps: Path) -> None:
         left.unlink()
 
 
-def keep_ledger(ledger: Path, folder: Path, meaning: list[dict[str, Any]]) -> None:
+def keep_ledger(ledger, folder, meaning):
     folder.mkdir()
     pack(ledger.parent, folder, "ledger.sqlite*")
     held = spent = Fraction(0)
@@ -306,14 +302,14 @@ def keep_ledger(ledger: Path, folder: Path, meaning: list[dict[str, Any]]) -> No
 # --- runs -------------------------------------------------------------------------------------
 
 
-def small_table() -> pd.DataFrame:
+def small_table():
     rng = np.random.default_rng(5)
     table = pd.DataFrame(np.round(rng.normal(size=(360, 3)), 4), columns=["a", "b", "c"])
     table["y"] = table["a"] - 0.5 * table["b"] + np.round(0.2 * rng.normal(size=360), 4)
     return table
 
 
-def study_of(owners: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def study_of(owners, **changes):
     return {
         "name": "golden",
         "seed": 3,
@@ -326,7 +322,7 @@ def study_of(owners: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def make_run(out: Path, work: Path) -> None:
+def make_run(out, work):
     """A whole run of `copriv simulate`, without the page that `copriv report` makes of it."""
     out.mkdir()
     small_table().to_parquet(out / "table.parquet")
@@ -340,7 +336,7 @@ def make_run(out: Path, work: Path) -> None:
     keep_run(told, out / "run", work=work, place=out)
 
 
-def make_killed_run(out: Path, work: Path) -> None:
+def make_killed_run(out, work):
     """A run that was killed, with its owners, and what came out when it went on."""
     out.mkdir()
     small_table().to_parquet(out / "table.parquet")
@@ -407,12 +403,12 @@ def make_killed_run(out: Path, work: Path) -> None:
     )
 
 
-def write_study(path: Path, study: dict[str, Any]) -> None:
+def write_study(path, study):
     """The study of a run, for whoever goes on with it under other addresses."""
     path.write_text(tomli_w.dumps(study))
 
 
-def lived(journal: Path) -> int:
+def lived(journal):
     """How many communications a journal holds; -1 before there is one."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as db:
@@ -424,7 +420,7 @@ def lived(journal: Path) -> int:
 # --- files ------------------------------------------------------------------------------------
 
 
-def keep_run(folder: Path, out: Path, *, work: Path, place: Path) -> None:
+def keep_run(folder, out, *, work, place):
     """A run folder without its page and pictures, its databases packed, its paths as PLACE."""
     for path in sorted(folder.rglob("*")):
         kept = out / path.relative_to(folder)
@@ -442,7 +438,7 @@ def keep_run(folder: Path, out: Path, *, work: Path, place: Path) -> None:
             kept.write_text(text)
 
 
-def pack(folder: Path, out: Path, pattern: str) -> None:
+def pack(folder, out, pattern):
     """Databases with their logs and marks, compressed."""
     for path in sorted(folder.glob(pattern)):
         if not path.name.endswith("-shm"):
@@ -450,11 +446,11 @@ def pack(folder: Path, out: Path, pattern: str) -> None:
             (out / f"{path.name}.gz").write_bytes(packed)
 
 
-def write_json(path: Path, value: object) -> None:
+def write_json(path, value):
     path.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def main() -> None:
+def main():
     out = Path(sys.argv[1]).resolve()
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as made:

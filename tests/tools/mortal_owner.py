@@ -7,27 +7,24 @@ answer ("-" for no step). Prints "PORT PID" when it serves and "dead" when it is
 Usage: mortal_owner.py OWNER.toml
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 from owner.answering import DataOwner
-from owner.calls import Calls, Context
+from owner.calls import Calls
 from owner.ledger import Ledger
 from owner.ledger_given import GivenLog
 from owner.server import start_owner
 
 
-def arm(step: str, number: int) -> None:  # noqa: C901
+def arm(step, number):  # noqa: C901
     """Wrap one step of answering, in this process only; the product has no such hooks."""
     calls = iter(range(1, 10**9))
 
-    def reached() -> None:
+    def reached():
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -36,11 +33,11 @@ def arm(step: str, number: int) -> None:  # noqa: C901
     keep, give, sync = Ledger._keep, GivenLog.give, os.fdatasync
     statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
 
-    def traced(sql: str) -> None:
+    def traced(sql):
         if sql.startswith(statement):
             reached()
 
-    def killing_charge(self: Ledger, **values: Any) -> None:
+    def killing_charge(self, **values):
         if step == "before_charge":
             reached()
         if statement:
@@ -48,39 +45,39 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         charge(self, **values)
         self._db.set_trace_callback(None)
 
-    def killing_keep(self: Ledger, *books: Any) -> None:
+    def killing_keep(self, *books):
         # The last thing of a transaction: it is committed, its caller does not know yet.
         if sys._getframe(1).f_code in committing:
             reached()
         keep(self, *books)
 
-    def killing_give(self: GivenLog, *values: Any) -> None:
+    def killing_give(self, *values):
         if step == "before_note":
             reached()
         give(self, *values)
         if step == "after_note":
             reached()
 
-    def killing_sync(handle: int) -> None:
+    def killing_sync(handle):
         reached()
         sync(handle)
 
-    def killing_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
+    def killing_answer(self, *arguments, **values):
         response = answer(self, *arguments, **values)
         # None: it waits for noise, and is asked again.
         if response is not None:
             reached()
         return response
 
-    answered: list[object] = []
+    answered = []
 
-    def noted_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
+    def noted_answer(self, *arguments, **values):
         response = answer(self, *arguments, **values)
         if response is not None:
             answered.append(response)
         return response
 
-    async def killing_send(self: Calls, context: Context, reply: bytes) -> None:
+    async def killing_send(self, context, reply):
         await send(self, context, reply)
         if answered:
             answered.clear()
@@ -101,7 +98,7 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         Calls._send = killing_send
 
 
-def live(settings: Path, port: int, step: str, number: int) -> None:
+def live(settings, port, step, number):
     """One life, which ends by SIGKILL, or when whoever began it is gone."""
     threading.Thread(target=_end_with_input, daemon=True).start()
     arm(step, number)
@@ -110,13 +107,13 @@ def live(settings: Path, port: int, step: str, number: int) -> None:
     threading.Event().wait()
 
 
-def _end_with_input() -> None:
+def _end_with_input():
     """Nothing is written while a life lasts, so the input ends with whoever writes it."""
     os.read(sys.stdin.fileno(), 1)
     os._exit(1)
 
 
-def main() -> None:
+def main():
     settings = Path(sys.argv[1])
     for line in sys.stdin:
         port, step, number = line.split()

@@ -8,8 +8,6 @@ rewrites a snippet rewrites its mutants, and a snippet that is not found ends th
 Usage: python tests/tools/mutants.py [--only TEXT] [--jobs 2] [--check] [--table FILE]
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json
@@ -20,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -57,11 +54,11 @@ class Mutant:
     survives: str = ""
 
     @property
-    def title(self) -> str:
+    def title(self):
         return f"{self.function}: {self.name}"
 
 
-def table(path: Path) -> list[Mutant]:
+def table(path):
     """All mutants; a function's entry gives its tests once."""
     return [
         Mutant(**mutant, function=entry["function"], tests=tuple(entry["tests"]))
@@ -71,9 +68,9 @@ def table(path: Path) -> list[Mutant]:
 
 
 @cache
-def functions(root: Path) -> dict[str, list[tuple[Path, int, int]]]:
+def functions(root):
     """Name -> where its functions stand: file, first and last line from 0."""
-    found: dict[str, list[tuple[Path, int, int]]] = {}
+    found = {}
     for folder in ("common", "owner"):
         for path in sorted((root / folder).rglob("*.py")):
             for name, node in named(ast.parse(path.read_text())):
@@ -83,9 +80,7 @@ def functions(root: Path) -> dict[str, list[tuple[Path, int, int]]]:
     return found
 
 
-def named(
-    tree: ast.AST, prefix: str = ""
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def named(tree, prefix=""):
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from named(node, f"{node.name}.")
@@ -93,7 +88,7 @@ def named(
             yield prefix + node.name, node
 
 
-def mutated(mutant: Mutant) -> tuple[Path, str]:
+def mutated(mutant):
     """The file and its text with the change.
 
     Raises:
@@ -115,7 +110,7 @@ def mutated(mutant: Mutant) -> tuple[Path, str]:
     return path, text
 
 
-def copy_tree(to: Path) -> Path:
+def copy_tree(to):
     """The files that git knows of, as they are now."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -126,7 +121,7 @@ def copy_tree(to: Path) -> Path:
     return to
 
 
-def status(tree: Path, tests: tuple[str, ...]) -> int | None:
+def status(tree, tests):
     """pytest's exit status in a tree; negative after a crash, None when it did not end."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -145,7 +140,7 @@ def status(tree: Path, tests: tuple[str, ...]) -> int | None:
             return None
 
 
-def verdict(mutant: Mutant, tree: Path) -> str:
+def verdict(mutant, tree):
     """What became of a mutant in a tree, which is as before afterwards."""
     path, text = mutated(mutant)
     whole = (tree / path).read_text()
@@ -163,7 +158,7 @@ def verdict(mutant: Mutant, tree: Path) -> str:
     return f"killed{how}" if killed else "SURVIVED"
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="Only titles that contain this.")
     parser.add_argument("--jobs", type=int, default=2)
@@ -181,9 +176,9 @@ def main() -> int:
         functions_of = {mutant.function for mutant in chosen}
         print("\n".join(faults) or f"{len(chosen)} mutants of {len(functions_of)} functions apply")
         return 2 if faults else 0
-    told: Counter[str] = Counter()
+    told = Counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as made:
-        trees: queue.Queue[Path] = queue.Queue()
+        trees = queue.Queue()
         for job in range(options.jobs):
             trees.put(copy_tree(Path(made) / str(job)))
         tree = trees.get()
@@ -193,7 +188,7 @@ def main() -> int:
             return 2
         trees.put(tree)
 
-        def one(mutant: Mutant) -> tuple[Mutant, str]:
+        def one(mutant):
             tree = trees.get()
             try:
                 return mutant, verdict(mutant, tree)

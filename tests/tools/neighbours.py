@@ -9,31 +9,26 @@ grid, in L1 norm, is compared with what the noise covers. Nothing of the bounds'
 Usage: python tests/tools/neighbours.py [--pairs 100000] [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from common.features import FeatureMap
 from common.losses import LOSSES
-from common.privacy import NoisePlan, plan_noise
+from common.privacy import plan_noise
 from common.releases import RELEASES, release_of
 from common.terms import StudyTerms
 from owner.core import exact_answer
 from owner.policy import PrivateSource
 from owner.shard import PrivateTable
-from owner.shards import AnyShard
 from owner.translation import translated
 
-ODD: tuple[object, ...] = (
+ODD = (
     *("", "n/a", "inf", "-inf", "1e999", "nan", None, "36 months", "<5", "$3", "10%", "1,234"),
     *("2020-01-05", "Dec-2011", "x" * 2000, "A", "B", "zz", "0", "-0.0", "1e-40", "1e-30"),
     *("1e15", "-1e15", "1e308", "true", "\u0663", "\u202e"),
@@ -49,12 +44,12 @@ class Cases:
       seed: Equal seeds make equal cases.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._rng = np.random.default_rng(seed)
         self.count = 0
-        self.furthest: dict[tuple[str, str, str, str], float] = defaultdict(float)
+        self.furthest = defaultdict(float)
 
-    def run(self, pairs: int) -> None:
+    def run(self, pairs):
         """Compare this many pairs of answers, or a few more."""
         while self.count < pairs:
             loss = self._one_of(list(LOSSES))
@@ -68,9 +63,7 @@ class Cases:
                 continue
             self._compare(terms, plan, feature_map, num_records)
 
-    def _compare(
-        self, terms: StudyTerms, plan: NoisePlan, feature_map: FeatureMap, num_records: int
-    ) -> None:
+    def _compare(self, terms, plan, feature_map, num_records):
         """One study of one table, of which records are replaced."""
         names, storage = feature_map.columns_needed, self._one_of(STORAGE)
         source = PrivateSource(
@@ -94,19 +87,19 @@ class Cases:
                 self.furthest[key] = float(share)
                 self.count += 1
 
-    def _theta(self, size: int) -> np.ndarray:
+    def _theta(self, size):
         """A model in the box of half side 1, a corner of it in half of the cases."""
         inside = self._rng.uniform(-1.0, 1.0, size)
         return np.sign(inside) if self._rng.random() < 0.5 else inside
 
-    def _size(self, decades: float) -> float:
+    def _size(self, decades):
         """A positive number between 10 to minus these decades and 10 to these."""
         return float(10 ** self._rng.uniform(-decades, decades))
 
-    def _one_of(self, values: Sequence[Any]) -> Any:
+    def _one_of(self, values):
         return values[self._rng.integers(len(values))]
 
-    def _cell(self) -> object:
+    def _cell(self):
         kind = self._rng.random()
         if kind < 0.4:
             return self._one_of(ODD)
@@ -114,9 +107,9 @@ class Cases:
             repr(float(self._rng.normal() * self._size(3))) if kind < 0.8 else self._one_of("ABC")
         )
 
-    def _terms(self, loss: str, num_features: int) -> StudyTerms:
+    def _terms(self, loss, num_features):
         release, rng = self._one_of(list(RELEASES)), self._rng
-        more: dict[str, Any] = {"delta": self._size(2)} if loss == "huber" else {}
+        more = {"delta": self._size(2)} if loss == "huber" else {}
         if release in ("gradient", "newton") and rng.random() < 0.6:
             more["clip"] = self._size(3)
         if release == "newton":
@@ -141,7 +134,7 @@ class Cases:
             **more,
         )
 
-    def _map(self, *, has_classes: bool) -> FeatureMap:
+    def _map(self, *, has_classes):
         """A feature map of all kinds of columns, rotated or not, with a radius or without."""
         rng, d = self._rng, int(self._rng.integers(1, 5))
         p, is_rotated, intercept = d, rng.random() < 0.4, bool(rng.integers(2))
@@ -164,7 +157,7 @@ class Cases:
         }
         return FeatureMap.from_json(json.dumps(content))
 
-    def _column(self, place: int) -> dict[str, Any]:
+    def _column(self, place):
         kind = self._one_of(("number", "date", "category"))
         codes = {"A": float(self._rng.normal()), "B": 2.5, "36": 1.0} if kind == "category" else {}
         return {
@@ -181,22 +174,20 @@ class Cases:
         }
 
 
-def _shard(
-    rows: Sequence[Sequence[object]], source: PrivateSource, feature_map: FeatureMap
-) -> AnyShard:
+def _shard(rows, source, feature_map):
     """The shard that an owner makes of raw rows."""
     raw = pd.DataFrame(list(rows), columns=list(feature_map.columns_needed))
     table = translated(raw, source, where="t")
     return PrivateTable(table, where="t", columns=(), storage=source.storage).shard(feature_map)
 
 
-def _moved(shards: Sequence[AnyShard], theta: np.ndarray, terms: StudyTerms) -> float:
+def _moved(shards, theta, terms):
     """How far two shards' exact answers lie apart, L1 norm."""
     one, other = (exact_answer(shard, theta, terms) for shard in shards)
     return float(np.abs(one - other).sum())
 
 
-def main() -> int:
+def main():
     """Compare, and print for each kind of study the furthest that an answer moved."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=100_000)

@@ -1,13 +1,10 @@
 """A PostgreSQL server of the tests' own, in a folder of its own, reached by a socket alone."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
@@ -18,7 +15,7 @@ USERS = ("postgres", "nobody")
 SECONDS = 60
 
 
-def server_programs() -> Path | None:
+def server_programs():
     """Where this machine has the server's programs; None where it has none."""
     found = shutil.which("initdb")
     folders = [str(Path(found).resolve().parent)] if found else []
@@ -27,7 +24,7 @@ def server_programs() -> Path | None:
 
 
 @contextmanager
-def running_server(programs: Path) -> Iterator[str]:
+def running_server(programs):
     """A server with an empty database; the address to reach it at."""
     user = _user()
     # The path of a socket has 107 bytes at most, which a test's own folder may exceed.
@@ -36,7 +33,7 @@ def running_server(programs: Path) -> Iterator[str]:
             os.chown(made, pwd.getpwnam(user).pw_uid, -1)
         data = f"{made}/data"
 
-        def call(program: str, *given: str) -> None:
+        def call(program, *given):
             subprocess.run(
                 [programs / program, "-D", data, *given],
                 check=True,
@@ -55,7 +52,7 @@ def running_server(programs: Path) -> Iterator[str]:
             call("pg_ctl", "--wait", "--mode=immediate", "stop")
 
 
-def _user() -> str | None:
+def _user():
     """Who the server runs as: whoever runs the tests, but not root."""
     if os.geteuid() != 0:
         return None

@@ -13,8 +13,6 @@ Usage: python tests/tools/race_owner.py [--seconds 60] [--threads 12] [--lives 8
                                         [--seed 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -75,13 +73,13 @@ class Seen:
     next: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def status(self, call: str, code: grpc.StatusCode, details: str) -> None:
+    def status(self, call, code, details):
         with self.lock:
             self.statuses[f"{call} {code.name}"] += 1
             if code not in REFUSALS:
                 self.faults.append(f"{call}: {code.name}: {details[:200]}")
 
-    def answered(self, query: pb.Query, response: pb.Response) -> None:
+    def answered(self, query, response):
         theta = hashlib.sha256(query.theta.data).hexdigest()
         with self.lock:
             self.statuses["Answer OK"] += 1
@@ -94,12 +92,12 @@ class Seen:
 class Lives:
     """The owner's process, which dies now and then."""
 
-    def __init__(self, settings: Path) -> None:
+    def __init__(self, settings):
         self.settings = settings
         self.port = 0
         self.process = self.begin()
 
-    def begin(self) -> subprocess.Popen[str]:
+    def begin(self):
         listen = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "owner.cli", "serve", str(self.settings)]
         with (self.settings.parent / "log").open("a") as log:
@@ -115,11 +113,11 @@ class Lives:
         self.port = int(process.stdout.readline().split()[3].rstrip(","))
         return process
 
-    def end(self, number: signal.Signals) -> None:
+    def end(self, number):
         self.process.send_signal(number)
         self.process.wait(60)
 
-    def again(self, number: signal.Signals) -> None:
+    def again(self, number):
         self.end(number)
         self.process = self.begin()
 
@@ -127,7 +125,7 @@ class Lives:
 class Asker(threading.Thread):
     """One connection of one of the learners, which asks anything."""
 
-    def __init__(self, seen: Seen, port: int, maps: list[str], until: float, seed: int) -> None:
+    def __init__(self, seen, port, maps, until, seed):
         super().__init__(daemon=True)
         self.seen, self.maps, self.until = seen, maps, until
         self.choices = random.Random(seed)
@@ -135,7 +133,7 @@ class Asker(threading.Thread):
         token = self.choices.choice([*LEARNERS.values()])
         self.metadata = (("authorization", f"Bearer {token}"),)
 
-    def call(self, name: str, request: Any, reply: Any) -> Any:
+    def call(self, name, request, reply):
         method = self.channel.unary_unary(
             f"/copriv.v1.DataOwner/{name}",
             request_serializer=type(request).SerializeToString,
@@ -149,7 +147,7 @@ class Asker(threading.Thread):
                 time.sleep(0.1)
             return None
 
-    def run(self) -> None:
+    def run(self):
         ways = (self.enroll, self.ask, self.cut_off, self.close, self.offer)
         while (left := self.until - time.monotonic()) > 0:
             oldest = int(1e6 - A_SECOND * left)
@@ -157,7 +155,7 @@ class Asker(threading.Thread):
             self.choices.choices(ways, (8, 60, 20, 0.3, 1))[0](study)
         self.channel.close()
 
-    def terms(self, study: str) -> StudyTerms:
+    def terms(self, study):
         """Mostly those of the study's name, now and then others."""
         choices = random.Random(study) if self.choices.random() < 0.8 else self.choices
         release = choices.choice(["gradient", "gradient", "moments", "newton", "validation"])
@@ -179,7 +177,7 @@ class Asker(threading.Thread):
             return replace(terms, curvature_scale=choices.choice([1.0, 1e-100]))
         return replace(terms, loss_bound=3.0) if release == "validation" else terms
 
-    def enroll(self, study: str) -> None:
+    def enroll(self, study):
         reply = self.call("Enroll", terms_to_pb(self.terms(study)), pb.Enrollment)
         if reply is None:
             return
@@ -189,21 +187,21 @@ class Asker(threading.Thread):
             self.seen.agreed[study].add(promise)
             self.seen.next[study] = reply.answered + 1
 
-    def query(self, study: str, ahead: int = 0) -> pb.Query:
+    def query(self, study, ahead=0):
         """Mostly the next number, or one so far ahead of it."""
         last = self.seen.next[study] + ahead
         sequence = self.choices.choice([*[last] * 6, last + 1, max(0, last - 1), 0, 1, 2**63])
         model = self.choices.choice([0.0, 0.0, -0.0, 0.5, 5e-324, 2.0, 2.0000000000000004, np.nan])
         return query_to_pb(Query(study_id=study, sequence=sequence, theta=np.full(LENGTH, model)))
 
-    def ask(self, study: str) -> None:
+    def ask(self, study):
         query = self.query(study)
         for _ in range(self.choices.choice([1, 1, 2])):
             reply = self.call("AnswerOnce", query, pb.Response)
             if reply is not None:
                 self.seen.answered(query, reply)
 
-    def cut_off(self, study: str) -> None:
+    def cut_off(self, study):
         """Several questions on one stream, of which some answers are read, if any."""
         queries = [self.query(study, ahead) for ahead in range(self.choices.randint(1, 6))]
         method = self.channel.stream_stream(
@@ -221,16 +219,16 @@ class Asker(threading.Thread):
             self.seen.status("Answer", error.code(), error.details() or "")
         call.cancel()
 
-    def close(self, study: str) -> None:
+    def close(self, study):
         if self.call("Close", pb.CloseRequest(study_id=study), pb.CloseSummary) is not None:
             with self.seen.lock:
                 self.seen.statuses["Close OK"] += 1
 
-    def offer(self, study: str) -> None:
+    def offer(self, study):
         self.call("Offer", pb.OfferRequest(study_id=study), pb.OfferReply)
 
 
-def write_settings(folder: Path, block: int) -> tuple[Path, list[str]]:
+def write_settings(folder, block):
     """The owner's settings, and two maps."""
     path, text = write_owner(folder, "raced", epsilon_lifetime=str(LIFETIME), block=block)
     settings = tomllib.loads(path.read_text())
@@ -243,7 +241,7 @@ def write_settings(folder: Path, block: int) -> tuple[Path, list[str]]:
     return path, [text, text.replace('"source": "public"', '"source": "other"')]
 
 
-def judge(seen: Seen, ledger: Path) -> dict[str, Any]:
+def judge(seen, ledger):
     """What is wrong with all that was given."""
     faults = seen.faults
     for (study, sequence), answers in seen.answers.items():
@@ -276,9 +274,7 @@ def judge(seen: Seen, ledger: Path) -> dict[str, Any]:
     }
 
 
-def race(
-    folder: Path, *, seconds: float, threads: int, lives: int, block: int, seed: int
-) -> dict[str, Any]:
+def race(folder, *, seconds, threads, lives, block, seed):
     """Ask for so long, over this many of the owner's lives."""
     settings, maps = write_settings(folder, block)
     owner, seen = Lives(settings), Seen()

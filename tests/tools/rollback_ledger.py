@@ -8,8 +8,6 @@ models, no more is answered than promised, no more epsilon is left than before.
 Usage: python tests/tools/rollback_ledger.py [--every 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -21,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -42,22 +39,22 @@ PROMISED = 9
 EPSILON = Fraction(1, 3)
 
 
-def delete(file: Path, _: Path) -> None:
+def delete(file, _):
     file.unlink()
 
 
-def truncate(file: Path, _: Path) -> None:
+def truncate(file, _):
     os.truncate(file, 0)
 
 
-def replace(file: Path, older: Path) -> None:
+def replace(file, older):
     """By a copy of its own, with the marks it had."""
     fresh = file.with_name("fresh")
     shutil.copy2(older, fresh)
     fresh.replace(file)
 
 
-def roll_back(file: Path, older: Path) -> None:
+def roll_back(file, older):
     """In place: the file stays the same one."""
     content = older.read_bytes()
     with file.open("r+b") as written:
@@ -65,10 +62,10 @@ def roll_back(file: Path, older: Path) -> None:
         written.truncate()
 
 
-WAYS: tuple[Callable[[Path, Path], None], ...] = (delete, truncate, replace, roll_back)
+WAYS = (delete, truncate, replace, roll_back)
 
 
-def live(settings: Path, pages: int) -> None:
+def live(settings, pages):
     """One life of an owner, which ends by a signal; or the sentence that refuses it."""
     try:
         running = start_owner(settings, listen=None, insecure_noise_seed=None)
@@ -81,10 +78,10 @@ def live(settings: Path, pages: int) -> None:
     signal.pause()
 
 
-def lives() -> None:
+def lives():
     """Fork a life for each line "PAGES OWNER.toml" of standard input; kill all at "kill"."""
     logging.disable(logging.CRITICAL)
-    children: list[int] = []
+    children = []
     for line in sys.stdin:
         if line == "kill\n":
             while children:
@@ -104,32 +101,32 @@ def lives() -> None:
 class Owner:
     """An owner's lives, and every model that each of its numbers was answered for."""
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path, pages: int) -> None:
+    def __init__(self, process, folder, pages):
         self.process, self.folder, self.pages = process, folder, pages
         self.settings, self.feature_map = write_owner(folder, "rolled", epsilon_lifetime="1")
-        self.answered: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        self.answered = defaultdict(set)
         self.models = itertools.count(1)
         self.refused = ""
 
-    def _say(self, line: str) -> str:
+    def _say(self, line):
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline()
 
-    def begin(self) -> GrpcOwner | None:
+    def begin(self):
         """Start a life; None if the ledger is refused."""
         port, _, self.refused = self._say(f"{self.pages} {self.settings}").partition(" ")
         if port == "refused":
             return None
         return GrpcOwner("rolled", f"127.0.0.1:{port.strip()}", deadline=10)
 
-    def kill(self) -> None:
+    def kill(self):
         """End all lives by SIGKILL."""
         assert self._say("kill") == "dead\n"
 
-    def enroll(self, owner: GrpcOwner, study: str) -> int | None:
+    def enroll(self, owner, study):
         """Enrol; returns how many responses were given, None if it is refused."""
         terms = StudyTerms(
             study_id=study,
@@ -145,7 +142,7 @@ class Owner:
         except (RefusedError, OwnerFailedError, UnreachableError):
             return None
 
-    def ask(self, owner: GrpcOwner, study: str, sequence: int) -> bool:
+    def ask(self, owner, study, sequence):
         """Ask with a model that was never asked with before."""
         theta = np.full(4, next(self.models) / 10000)
         try:
@@ -155,7 +152,7 @@ class Owner:
         self.answered[study, sequence].add(theta.tobytes())
         return True
 
-    def ask_on(self, owner: GrpcOwner, study: str, known: int) -> None:
+    def ask_on(self, owner, study, known):
         """Every number that may still be open, with other models: also those given already."""
         for sequence in range(1, PROMISED + 2):
             self.ask(owner, study, sequence)
@@ -163,16 +160,14 @@ class Owner:
         for sequence in range((known if given is None else given) + 1, PROMISED + 2):
             self.ask(owner, study, sequence)
 
-    def left(self, owner: GrpcOwner) -> Fraction | None:
+    def left(self, owner):
         try:
             return Fraction(owner.describe().epsilon_left)
         except (OwnerFailedError, UnreachableError):
             return None
 
 
-def one_case(
-    owner: Owner, subset: tuple[str, ...], way: Callable[[Path, Path], None], *, busy: bool
-) -> str:
+def one_case(owner, subset, way, *, busy):
     """Serve, lose files, be asked again if busy, be killed, start, be asked; what became of it."""
     older = owner.folder / "older"
     older.mkdir()
@@ -219,7 +214,7 @@ def one_case(
     return f"{outcome}, then started"
 
 
-def check(owner: Owner) -> None:
+def check(owner):
     """No number for two models, no more than promised, and no more than the lifetime budget."""
     for number, models in owner.answered.items():
         assert len(models) == 1, f"{number} was answered for {len(models)} models"
@@ -227,7 +222,7 @@ def check(owner: Owner) -> None:
     assert EPSILON * len(owner.answered) / PROMISED <= 1
 
 
-def all_cases(every: int) -> dict[str, object]:
+def all_cases(every):
     process = subprocess.Popen(
         [sys.executable, __file__, "--lives"],
         stdin=subprocess.PIPE,
@@ -236,8 +231,8 @@ def all_cases(every: int) -> dict[str, object]:
         cwd=ROOT,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    wrong: list[str] = []
+    counts = defaultdict(Counter)
+    wrong = []
     cases = itertools.product(SUBSETS, WAYS, (True, False), (0, 4))
     for number, (subset, way, busy, pages) in enumerate(cases):
         if number % every != number // every % every:
@@ -259,7 +254,7 @@ def all_cases(every: int) -> dict[str, object]:
     return {"cases": total, "ways": {k: dict(v) for k, v in counts.items()}, "wrong": wrong}
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="Only one case in this many.")
     parser.add_argument("--lives", action="store_true", help=argparse.SUPPRESS)

@@ -10,13 +10,10 @@ quick: what seems too slow is asked on, ten times as often, and only what stays 
 Usage: python tests/tools/time_answers.py [--records 40000] [--rounds 30] [--limit 1.2]
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -50,7 +47,7 @@ MODELS = {
 Kind = tuple[str, StudyTerms]
 
 
-def kinds() -> Iterator[Kind]:
+def kinds():
     """Studies of each release, loss, clip and way to add."""
     usual = StudyTerms(
         study_id="time",
@@ -86,7 +83,7 @@ def kinds() -> Iterator[Kind]:
         )
 
 
-def shard(share: float, *, records: int, classes: bool) -> Shard:
+def shard(share, *, records, classes):
     """Records of which a share has the last feature, alike in all others."""
     rng = np.random.default_rng(7)
     features = rng.uniform(-1, 1, size=(records, NUM_FEATURES))
@@ -96,9 +93,7 @@ def shard(share: float, *, records: int, classes: bool) -> Shard:
     return Shard(Records(features=features, targets=targets))
 
 
-def quickest(
-    terms: StudyTerms, theta: np.ndarray, shards: Sequence[Shard], *, rounds: int, limit: float
-) -> float:
+def quickest(terms, theta, shards, *, rounds, limit):
     """How many times as long one of the shards takes as another."""
     least = [math.inf] * len(shards)
     for turn in range(PATIENCE * rounds):
@@ -112,7 +107,7 @@ def quickest(
     return max(least) / min(least)
 
 
-def compared(records: int, *, rounds: int, limit: float) -> Iterator[tuple[str, str, float]]:
+def compared(records, *, rounds, limit):
     """Of each kind of study the model at which the shards' times differ most, and how much."""
     for name, terms in kinds():
         classes = terms.loss in ("logistic", "hinge")
@@ -128,7 +123,7 @@ def compared(records: int, *, rounds: int, limit: float) -> Iterator[tuple[str, 
         yield name, worst, ratios[worst]
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=30)

@@ -12,8 +12,6 @@ chance alone makes such ranks in fewer than one of a thousand tests.
 Usage: python tests/tools/time_enrolments.py [--records 2000] [--rounds 100] [--limit 1.02]
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sqlite3
@@ -22,7 +20,6 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,14 +28,13 @@ from scipy.stats import mannwhitneyu
 from common.features import FeatureMap
 from owner.loading import load_to_serve
 from owner.policy import OwnerSettings
-from owner.shard import PrivateTable
 
 NUMBERS = [f"x{j}" for j in range(6)]
 ONE_IN = 1e-3
 # The first ones find nothing in the caches.
 WARM_UP = 3
 # The table's column and what its cell is; a column of numbers of a Parquet file holds no text.
-CELLS: dict[str, tuple[str, Any]] = {
+CELLS = {
     "an ordinary cell": ("x3", 0.5),
     "outside": ("x3", 1e300),
     "missing": ("x3", None),
@@ -70,7 +66,7 @@ TEXTS = [*("z" * 99 + letter for letter in "abcdefghijklmnopqrs"), "z" * 99 + "9
 DAYS = [*(f"9999-11-{day}" for day in range(10, 29)), "9999-12-31"]
 
 
-def plain_table(num_records: int) -> pd.DataFrame:
+def plain_table(num_records):
     rng = np.random.default_rng(1)
     table = pd.DataFrame({name: rng.normal(size=num_records).round(6) for name in [*NUMBERS, "y"]})
     table["kind"] = rng.choice(["red", "green", "blue"], num_records)
@@ -82,7 +78,7 @@ def plain_table(num_records: int) -> pd.DataFrame:
     return table
 
 
-def with_cell(table: pd.DataFrame, name: str, cell: Any) -> pd.DataFrame:
+def with_cell(table, name, cell):
     changed = table.copy()
     if not isinstance(cell, float):
         changed[name] = changed[name].astype(object)
@@ -90,7 +86,7 @@ def with_cell(table: pd.DataFrame, name: str, cell: Any) -> pd.DataFrame:
     return changed
 
 
-def write_sqlite(table: pd.DataFrame, file: Path) -> None:
+def write_sqlite(table, file):
     """Columns without a type: each cell is stored as it is."""
     cells = table.astype(object).where(table.notna(), None)
     with closing(sqlite3.connect(file)) as database, database:
@@ -102,7 +98,7 @@ def write_sqlite(table: pd.DataFrame, file: Path) -> None:
         )
 
 
-def as_served(table: pd.DataFrame, file: Path) -> PrivateTable:
+def as_served(table, file):
     data = {"path": file.name}
     if file.suffix == ".csv":
         table.to_csv(file, index=False)
@@ -121,11 +117,11 @@ def as_served(table: pd.DataFrame, file: Path) -> PrivateTable:
     return load_to_serve(settings, base=file.parent, pinned=None).table
 
 
-def new_map(number: int) -> FeatureMap:
+def new_map(number):
     """One that no owner has seen: its bounds are a little larger each time."""
     usual = {"fill": 0.0, "low": -5.0, "high": 5.0, "center": 0.0, "scale": 1.0}
     number_rule = {"kind": "number", "missing": CODES} | usual
-    columns: list[dict[str, Any]] = [{"name": name} | number_rule for name in NUMBERS]
+    columns = [{"name": name} | number_rule for name in NUMBERS]
     columns.append({"name": "yes", "kind": "number"} | usual)
     day_rule = {"kind": "date", "missing": DAYS} | usual | {"low": 0.0, "high": 3e4}
     columns.append({"name": "day"} | day_rule)
@@ -146,9 +142,9 @@ def new_map(number: int) -> FeatureMap:
     )
 
 
-def times(tables: dict[str, PrivateTable], rounds: int) -> dict[str, list[float]]:
+def times(tables, rounds):
     """Milliseconds of the processor, of each table; in another order each time."""
-    took: dict[str, list[float]] = {name: [] for name in tables}
+    took = {name: [] for name in tables}
     for number in range(rounds + WARM_UP):
         feature_map = new_map(number)
         for name in random.sample(list(tables), len(tables)):
@@ -158,7 +154,7 @@ def times(tables: dict[str, PrivateTable], rounds: int) -> dict[str, list[float]
     return {name: ms[WARM_UP:] for name, ms in took.items()}
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=100)

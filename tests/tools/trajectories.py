@@ -8,8 +8,6 @@ used.
 Usage: python tests/tools/trajectories.py [--only TEXT] [--jobs 2] > trajectories.txt
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -17,7 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,7 +33,7 @@ CLASSES = {"positive": "yes", "target": "class", "drop": ["y"]}
 Case = tuple[str, list[str | Path], dict[str, Any] | None]
 
 
-def table() -> pd.DataFrame:
+def table():
     rng = np.random.default_rng(11)
     made = pd.DataFrame(rng.normal(size=(480, 3)), columns=["one", "two", "three"])
     made["y"] = made["one"] - 0.5 * made["two"] + 0.3 * rng.normal(size=480)
@@ -45,16 +42,16 @@ def table() -> pd.DataFrame:
 
 
 def study(
-    algorithm: dict[str, Any],
-    privacy: dict[str, Any] | None = None,
+    algorithm,
+    privacy=None,
     *,
-    profile: str = "published",
-    features: dict[str, Any] | None = None,
-    loss: str = "squared",
-    rates: tuple[float, ...] = (1.0, 1.0, 1.0),
-    owners: int = 3,
-    **more: Any,
-) -> dict[str, Any]:
+    profile="published",
+    features=None,
+    loss="squared",
+    rates=(1.0, 1.0, 1.0),
+    owners=3,
+    **more,
+):
     """A study of the small table."""
     entries = [
         {"name": name, "data": {"rows": f"{first}:{last}"}, "clock_rate": rate}
@@ -75,7 +72,7 @@ def study(
     } | more
 
 
-def asynchronous() -> Iterator[tuple[str, dict[str, Any]]]:
+def asynchronous():
     """Algorithm 1 of the 2021 paper, with all that its settings can vary."""
     uneven = {"rates": (1.0, 3.0, 0.5)}
     for rule in ("printed", "corrected"):
@@ -87,7 +84,7 @@ def asynchronous() -> Iterator[tuple[str, dict[str, Any]]]:
         for clocks in ("given", "records"):
             for split in ("horizon", "schedule"):
                 algorithm = NUMBERS | {"correction": correction, "clocks": clocks}
-                rates: dict[str, Any] = uneven if clocks == "given" else {}
+                rates = uneven if clocks == "given" else {}
                 yield f"{correction}-{clocks}-{split}", study(algorithm, {"split": split}, **rates)
     clip = {"sensitivity": "clip"}
     yield "clip", study(NUMBERS, clip | {"clip": 1.5})
@@ -103,7 +100,7 @@ def asynchronous() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{loss}-clip", study(NUMBERS, clip | {"clip": 1.0}, loss=loss, features=CLASSES)
 
 
-def recommended() -> Iterator[tuple[str, dict[str, Any]]]:
+def recommended():
     """What the recommended profile fills in and chooses."""
     for name, algorithm in (("auto", {}), ("horizon", {"horizon": 20}), ("numbers", NUMBERS)):
         yield name, study(algorithm, profile="recommended")
@@ -116,7 +113,7 @@ def recommended() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "owner", study({"initiative": "owner", "horizon": 20}, profile="recommended")
 
 
-def others() -> Iterator[tuple[str, dict[str, Any]]]:
+def others():
     """The other algorithms, and those that give owners a role."""
     clip = {"sensitivity": "clip", "clip": 1.5}
     for rule in ("printed", "corrected"):
@@ -146,7 +143,7 @@ def others() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "initiative-broadcast", study(algorithm, owners=1)
 
 
-def cases() -> Iterator[Case]:
+def cases():
     for kind, makes in (
         ("asynchronous", asynchronous),
         ("recommended", recommended),
@@ -162,14 +159,14 @@ def cases() -> Iterator[Case]:
     yield "examples/hospitals-published", [HOSPITALS, *given, *rho], None
 
 
-def digest(parts: Iterator[bytes]) -> str:
+def digest(parts):
     told = hashlib.sha256()
     for part in parts:
         told.update(part)
     return told.hexdigest()
 
 
-def of_run(folder: Path) -> str:
+def of_run(folder):
     """The digests of all runs in a folder."""
     traces = sorted(folder.rglob("trace.parquet"))
     assert traces, "no run was left"
@@ -186,7 +183,7 @@ def of_run(folder: Path) -> str:
     return f"{digest(iter(models))} {digest(iter(rows))}"
 
 
-def line(case: Case, work: Path) -> str:
+def line(case, work):
     """One way to train, as a line."""
     name, arguments, made = case
     out = work / name.replace("/", "-")
@@ -211,7 +208,7 @@ def line(case: Case, work: Path) -> str:
     return f"{name} {of_run(out)}"
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="Only names that contain this.")
     parser.add_argument("--jobs", type=int, default=2)

@@ -1,13 +1,10 @@
 """Waiting for what comes about by itself."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_until(holds: Callable[[], object], *, seconds: float = 60.0) -> None:
+def wait_until(holds, *, seconds=60.0):
     """Return as soon as it holds.
 
     Raises:
@@ -16,7 +13,7 @@ def wait_until(holds: Callable[[], object], *, seconds: float = 60.0) -> None:
     assert comes_about(holds, seconds=seconds), f"it did not come about in {seconds:g} s"
 
 
-def comes_about(holds: Callable[[], object], *, seconds: float) -> bool:
+def comes_about(holds, *, seconds):
     """Whether it holds before so many seconds are over; returns as soon as it does."""
     give_up = time.monotonic() + seconds
     while not holds():
@@ -26,7 +23,7 @@ def comes_about(holds: Callable[[], object], *, seconds: float) -> bool:
     return True
 
 
-def is_there(process: int) -> bool:
+def is_there(process):
     """Whether a process runs; one that only waits for its status to be read does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,7 +1,5 @@
 """Studies drawn from families, whatever the number and size of their owners."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +15,7 @@ def accuracy(benchmark):
     return benchmark("accuracy")
 
 
-def family_of(*sizes: int) -> Family:
+def family_of(*sizes):
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.normal(size=(max(sizes), 2)), columns=["x", "y"])
     settings = FeatureSettings(public=TableSource(), target="y")
@@ -63,7 +61,7 @@ def test_owners_with_records_enough_have_the_smallest_number_at_least(accuracy):
         assert len(case.owners) <= 11
 
 
-def runs_of(mean: float, spread: float) -> np.ndarray:
+def runs_of(mean, spread):
     return mean + spread * np.linspace(-1.0, 1.0, 32)
 
 

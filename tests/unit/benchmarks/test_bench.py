@@ -1,7 +1,5 @@
 """`make bench` tells every row that its modules measure, and goes on where one fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The studies whose forecasts are compared with what was measured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

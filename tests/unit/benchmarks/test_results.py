@@ -1,10 +1,7 @@
 """The tables of docs/results.md: rows on a small case, and what they are summed up to."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +21,12 @@ class Modules(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def modules(benchmark) -> Modules:
+def modules(benchmark):
     return Modules(*map(benchmark, Modules._fields))
 
 
 @pytest.fixture(scope="module")
-def case(modules: Modules) -> Any:
+def case(modules):
     rng = np.random.default_rng(5)
     table = pd.DataFrame(rng.normal(size=(4000, 3)), columns=["a", "b", "c"])
     table["y"] = table["a"] - table["b"] + rng.normal(size=len(table))
@@ -39,7 +36,7 @@ def case(modules: Modules) -> Any:
     )
 
 
-def reached(modules: Modules, *psi: float) -> Any:
+def reached(modules, *psi):
     return modules.ways.Reached(np.array(psi))
 
 
@@ -139,5 +136,5 @@ def test_summary_compares_with_the_best_former_way_and_the_better_centre(modules
 
 
 def test_examples_of_the_tables_hold(modules):
-    module: ModuleType = modules.tables
+    module = modules.tables
     assert doctest.testmod(module).failed == 0

@@ -1,12 +1,10 @@
 """The best model of records that are here is the one with the least loss, near its center."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from common.best_fit import fit_near
-from common.losses import LOSSES, Loss
+from common.losses import LOSSES
 from common.terms import Records
 
 RNG = np.random.default_rng(7)
@@ -15,11 +13,11 @@ Z = X @ [1.0, -2.0, 0.5, 0.2] + RNG.normal(size=300)
 CENTER = np.array([0.5, 0.5, -0.5, 0.0])
 
 
-def records(loss: Loss) -> Records:
+def records(loss):
     return Records(features=X, targets=np.sign(Z) if loss.targets else Z)
 
 
-def objective(theta: np.ndarray, loss: Loss, weight: float) -> float:
+def objective(theta, loss, weight):
     own = records(loss)
     away = theta - CENTER
     return loss.mean_value(theta, own.features, own.targets) + weight * float(away @ away)

@@ -1,7 +1,5 @@
 """Linear algebra by one thread: for as long as anybody asks for it, and no longer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -31,7 +29,7 @@ print(threads(), len(threadpool_info()))
 """
 
 
-def threads() -> set[int]:
+def threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
@@ -56,7 +54,7 @@ def test_it_is_given_back_after_an_error():
 def test_nobody_waits_and_the_last_of_several_threads_gives_it_back(is_first):
     inside, leave = threading.Event(), threading.Event()
 
-    def other() -> None:
+    def other():
         with one_blas_thread():
             inside.set()
             assert leave.wait(10)

@@ -1,14 +1,11 @@
 """What a cell is before anything is made of it, and the time that a text takes."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import re
 import sys
 import time
 import timeit
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -26,7 +23,7 @@ from owner.shard import fingerprint
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def compiled() -> dict[str, re.Pattern[str]]:
+def compiled():
     """Every pattern of the program, by where it stands."""
     found = {}
     for room in ("common", "owner", "learner"):
@@ -110,7 +107,7 @@ def test_a_pattern_that_takes_more_is_found(pattern, fill):
     assert growth(re.compile(pattern).fullmatch, "", fill, rounds=5) > MOST_GROWTH
 
 
-def _seconds(match: Callable[[], object]) -> float:
+def _seconds(match):
     """On a core, whatever else the machine does."""
     # The clock of some machines stands still for a moment: 0 is no time.
     while not (taken := timeit.timeit(match, timer=time.thread_time, number=5)):
@@ -118,7 +115,7 @@ def _seconds(match: Callable[[], object]) -> float:
     return taken
 
 
-def growth(match: object, start: str, fill: str, *, rounds: int = 60) -> float:
+def growth(match, start, fill, *, rounds=60):
     """Time for the longer text over time for the shorter, the least of several."""
     assert callable(match)
     least = [math.inf, math.inf]
@@ -157,10 +154,10 @@ def test_a_text_that_is_too_long_is_no_number_no_date_and_one_category():
 
 def test_what_has_too_long_a_name_is_of_the_category_of_long_texts():
     class Named:
-        def __init__(self, length: int) -> None:
+        def __init__(self, length):
             self.length = length
 
-        def __str__(self) -> str:
+        def __str__(self):
             return "a" * self.length
 
     assert readable(Named(LONGEST_TEXT)) == Label("a" * LONGEST_TEXT)
@@ -194,7 +191,7 @@ DIGESTS = {
 }
 
 
-def tables() -> dict[str, pd.DataFrame]:
+def tables():
     dates = pd.to_datetime(["2011-12-01", None])
     return {
         "numbers": pd.DataFrame({"a": [1.5, math.nan], "b": [1, 2], "c": [True, False]}),

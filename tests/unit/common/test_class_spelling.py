@@ -1,9 +1,6 @@
 """A class that is spelt otherwise is found by whoever holds the records, and by nobody else."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,29 +19,29 @@ from common.tables import TableSource
 N = 300
 
 
-def stays(seed: int, yes: str = "yes", no: str = "no", *, rate: float = 0.4) -> pd.DataFrame:
+def stays(seed, yes="yes", no="no", *, rate=0.4):
     rng = np.random.default_rng(seed)
     died = np.where(rng.random(N) < rate, yes, no)
     return pd.DataFrame({"age": rng.normal(50.0, 12.0, N), "died": died})
 
 
-def fit(table: pd.DataFrame, positive: Sequence[str | int] = ("yes",), **more: bool) -> FeatureMap:
+def fit(table, positive=("yes",), **more):
     settings = FeatureSettings(target="died", positive=tuple(positive), public=TableSource())
     return fit_feature_map(table, settings, source="public.csv", **more)
 
 
 @pytest.fixture(scope="module")
-def new_map() -> FeatureMap:
+def new_map():
     return FeatureMap.from_json(file_text(fit(stays(0))))
 
 
 @pytest.fixture(scope="module")
-def old_map(new_map: FeatureMap) -> FeatureMap:
+def old_map(new_map):
     """As a version wrote it that noted no public values."""
     return FeatureMap.from_json(new_map.to_json())
 
 
-def said(table: pd.DataFrame, feature_map: FeatureMap) -> list[Fault]:
+def said(table, feature_map):
     (*_, target) = look_at_columns(table, feature_map)
     return list(faults_of(target))
 

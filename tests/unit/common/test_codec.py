@@ -1,7 +1,5 @@
 """What is not even looked into."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

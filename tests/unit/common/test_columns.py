@@ -1,7 +1,5 @@
 """What the columns of public files say, whoever stored them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from decimal import Decimal
@@ -146,7 +144,7 @@ def test_percent_signs_are_seen_in_texts():
     assert not has_percent_sign(pd.Series([1, 2]))
 
 
-def odd_numbers(count: int) -> list[str]:
+def odd_numbers(count):
     """Texts of what stands in numbers, most of them none."""
     rng = np.random.default_rng(5)
     parts = ["0", "7", "12", "05", "999999999999999", "123456789012345678", "0" * 45]

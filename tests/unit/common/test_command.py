@@ -1,12 +1,9 @@
 """What both commands print is printed as it is."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 
 import click
 import pytest
@@ -71,7 +68,7 @@ def test_no_path_is_broken_in_two_and_a_sentence_in_a_file_is_one_line(text, is_
     assert [line.rstrip() for line in shown.getvalue().splitlines()] == lines
 
 
-def commands_in(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+def commands_in(group):
     for name, command in group.commands.items():
         yield name, command
         if isinstance(command, click.Group):
@@ -130,7 +127,7 @@ def test_tables_cut_no_number_and_no_heading_off(width):
     assert "\u2026" not in shown.getvalue()
 
 
-def ended_by(lines: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def ended_by(lines):
     """What a process says whose command is the main of these lines."""
     return subprocess.run(
         [sys.executable, "-c", "\n".join([*lines, "run_command(click.command(main), 'copriv')"])],

@@ -1,7 +1,5 @@
 """Rows that occur twice in a raw table, and persons with several records, are told of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,12 +10,12 @@ from common.looking import look_at
 N = 2000
 
 
-def told(table: pd.DataFrame) -> str:
+def told(table):
     look = look_at(table)
     return "\n".join([*empty_notes(look), *copy_notes(look)])
 
 
-def patients() -> pd.DataFrame:
+def patients():
     rng = np.random.default_rng(1)
     return pd.DataFrame(
         {

@@ -1,7 +1,5 @@
 """When our own certificate ends: the first end of what peers look at, from files that fit."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,17 +10,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from identities import tls_of
 
 from common.expiry import Expiry
-from common.tls import Identity, load_identity
+from common.tls import load_identity
 from learner.network.certificates import Party, make_certificates
 
 
-def made(out: Path, *, days: int = 90, ca_days: int = 100, renew: bool = False) -> Identity:
+def made(out, *, days=90, ca_days=100, renew=False):
     parties = [Party(name="learner", role="learner")]
     make_certificates(out, parties, study="test", days=days, ca_days=ca_days, renew=renew)
     return load_identity(tls_of(out / "learner"), base=Path("/"), side="client")
 
 
-def end(pem: bytes) -> float:
+def end(pem):
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
 
 

@@ -1,7 +1,5 @@
 """The feature map: fitted on public records, applied to anybody's, read from strangers."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import functools
@@ -9,7 +7,6 @@ import json
 import operator
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +28,7 @@ from common.tables import TablePlace, read_table
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def loans(num_records: int = 300, *, seed: int = 0) -> pd.DataFrame:
+def loans(num_records=300, *, seed=0):
     """Texts as in a public file of loans, with a target that depends on them."""
     rng = np.random.default_rng(seed)
     grade = rng.integers(7, size=num_records)
@@ -51,7 +48,7 @@ def loans(num_records: int = 300, *, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def fit(table: pd.DataFrame | None = None, **settings: Any) -> FeatureMap:
+def fit(table=None, **settings):
     table = loans() if table is None else table
     given = {"public": {}, "target": "int_rate", **settings}
     checked = check_settings(FeatureSettings, given, where="study.toml")
@@ -147,7 +144,7 @@ def test_no_map_makes_numbers_of_cells_that_are_slow_to_compute_with(changes):
     scale = {"center": 0.0, "scale": 3.0}
     number = {"name": "x", "kind": "number", "fill": 0.0, "low": -1.0, "high": 1.0, **scale}
     words = {**number, "name": "w", "kind": "category", "codes": {"red": 0.5}, "unknown": 0.25}
-    text: dict[str, Any] = {
+    text = {
         "source": "t",
         "num_public_records": 10,
         "target": {"name": "y", "bound": 1.0, "fill": 0.0},
@@ -302,18 +299,18 @@ def test_fewer_public_records_than_features_are_refused():
 
 
 @functools.cache
-def rotated() -> str:
+def rotated():
     return fit(components=3).to_json()
 
 
-def broken(change: Any) -> str:
+def broken(change):
     values = json.loads(rotated())
     change(values)
     return json.dumps(values)
 
 
-def put(*path: Any, value: Any) -> Any:
-    def change(values: Any) -> None:
+def put(*path, value):
+    def change(values):
         for key in path[:-1]:
             values = values[key]
         values[path[-1]] = value
@@ -371,7 +368,7 @@ def test_a_strangers_map_is_checked(text):
 
 
 def test_the_constant_counts_among_the_features():
-    def widen(values: Any) -> None:
+    def widen(values):
         del values["columns"][1:]
         values.update(bounds=[1.0] * 10_000, rotation=[[1.0]] * 10_000)
 
@@ -394,7 +391,7 @@ def test_a_map_file_that_cannot_be_read_is_named(tmp_path):
         load_feature_map(tmp_path / "map.json")
 
 
-def example(name: str) -> tuple[dict[str, Any], FeatureSettings]:
+def example(name):
     study = tomllib.loads((EXAMPLES / f"{name}.toml").read_text())
     return study, check_settings(FeatureSettings, study["features"], where=name)
 
@@ -494,7 +491,7 @@ CODES = {"amount": [0, "-9"], "grade": "Z", "issued": ["Dec-9999"], "int_rate": 
 SPELT = {"amount": ["0", "0.0", " -9"], "grade": ["Z", " Z "], "issued": ["9999-12-01"]}
 
 
-def coded(table: pd.DataFrame) -> pd.DataFrame:
+def coded(table):
     """The table with codes for missing in every fourth row, each spelt in all ways."""
     table = table.copy()
     for name, spellings in (SPELT | {"int_rate": ["99%", "99.0"]}).items():
@@ -503,7 +500,7 @@ def coded(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def emptied(table: pd.DataFrame) -> pd.DataFrame:
+def emptied(table):
     table = table.copy()
     table.loc[range(0, len(table), 4), [*CODES]] = ""
     return table

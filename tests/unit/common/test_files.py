@@ -1,7 +1,5 @@
 """Files are whole or not there, and one process alone holds what it has locked."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets
@@ -36,7 +34,7 @@ def test_a_reader_finds_one_whole_text_or_the_other(tmp_path):
     write_whole(path, next(iter(texts)))
     stop = threading.Event()
 
-    def write() -> None:
+    def write():
         while not stop.is_set():
             for text in texts:
                 write_whole(path, text)
@@ -224,7 +222,7 @@ def test_a_folder_that_is_not_filled_is_as_it_was(was_there, tmp_path):
         folder.mkdir(mode=0o700)
     before = folder.stat() if was_there else None
 
-    def fill() -> None:
+    def fill():
         (folder / "a" / "b").mkdir(parents=True)
         (folder / "a" / "file").touch()
         (folder / "link").symlink_to(other)

@@ -1,7 +1,5 @@
 """How rules that were looked at are told."""
 
-from __future__ import annotations
-
 import pytest
 
 from common.errors import InputError

@@ -1,9 +1,6 @@
 """Column rules: what public records decide, and that owners' columns follow it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +14,13 @@ from common.target_fitting import fit_target
 TARGETS = np.arange(100.0)
 
 
-def fit(cells: Any, **options: Any) -> ColumnRule | str:
+def fit(cells, **options):
     defaults = {"coverage": 1.0, "order": "target", "max_categories": 60, "categorical": False}
     column = pd.Series(cells, name="x")
     return fit_column(column, TARGETS[: len(column)], **{**defaults, **options})
 
 
-def rule(cells: Any, **options: Any) -> ColumnRule:
+def rule(cells, **options):
     fitted = fit(cells, **options)
     assert isinstance(fitted, ColumnRule)
     return fitted

@@ -1,7 +1,5 @@
 """Headers that are no headers are refused, and those that files have pass."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

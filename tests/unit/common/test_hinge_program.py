@@ -1,7 +1,5 @@
 """The best model for hinge loss under next to no weight on its length, against a linear program."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -9,7 +7,7 @@ from scipy.optimize import linprog
 from common.hinge_program import least_hinge
 
 
-def least_value(Z: np.ndarray, box: float) -> float:
+def least_value(Z, box):
     """The least mean hinge loss of a model of the box, by a library."""
     n, p = Z.shape
     found = linprog(
@@ -68,6 +66,6 @@ def test_a_few_records_that_are_far_longer_than_the_others_leave_the_model_the_b
     assert min(others) >= _value(Z, theta, weight) * (1 - 1e-9)
 
 
-def _value(Z: np.ndarray, theta: np.ndarray, weight: float) -> float:
+def _value(Z, theta, weight):
     """What the model is to make small."""
     return float(weight * theta @ theta + np.mean(np.maximum(0.0, 1.0 - Z @ theta)))

@@ -1,7 +1,5 @@
 """Models are judged in raw units, beside each other, and clamps are told from noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 
@@ -14,12 +12,11 @@ from common.best_fit import fit_near
 from common.errors import InputError
 from common.judged_text import in_words, quality_sentences, show_judged
 from common.judging import judge, sample_of
-from common.model import Model
 from common.quality import Estimate
 from common.texts import number_words
 
 
-def fitted(model: Model, table: pd.DataFrame) -> Model:
+def fitted(model, table):
     records = model.feature_map.apply(table, where="table")
     zero = np.zeros(model.feature_map.num_features)
     return replace(model, theta=fit_near(records, model.loss, center=zero, weight=1e-6))

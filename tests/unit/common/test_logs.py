@@ -1,13 +1,9 @@
 """Log lines reach who reads them, and wait for nobody."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
 
 import pytest
 
@@ -17,7 +13,7 @@ LOG = logging.getLogger("copriv.test")
 
 
 @contextmanager
-def logged_to_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[BinaryIO]:
+def logged_to_a_pipe(monkeypatch):
     """Standard error is a pipe, which is handed over to be read."""
     receiver, sender = os.pipe()
     os.set_blocking(receiver, False)
@@ -32,7 +28,7 @@ def logged_to_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[BinaryIO]:
 def test_lines_that_nobody_reads_hold_nobody_up_and_are_counted(monkeypatch, length):
     lines = 2 * 65536 // length
 
-    def say() -> None:
+    def say():
         for _ in range(lines):
             LOG.warning("x" * length)
 

@@ -1,13 +1,11 @@
 """What the columns of a raw table are taken for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from common.fitting import MOST_CATEGORIES
-from common.looking import Column, look_at
+from common.looking import look_at
 from common.missing_codes import code_for_missing, code_note
 from common.tables import TableSource, read_table
 
@@ -15,7 +13,7 @@ NUM = 400
 RNG = np.random.default_rng(0)
 
 
-def column(cells: object, name: str = "column") -> Column:
+def column(cells, name="column"):
     return look_at(pd.DataFrame({name: cells})).columns[name]
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +16,7 @@ from common.machine import (
 from common.tables import TableSource
 
 
-def states(path: Path) -> dict[str, State]:
+def states(path):
     return {one.rule: one.state for one in machine_findings(path)}
 
 
@@ -56,7 +54,7 @@ def test_a_clock_before_the_settings_were_written_is_found(tmp_path):
 
 
 def test_random_numbers_that_are_not_ready_are_found(tmp_path, monkeypatch):
-    def not_ready(size: int, flags: int) -> bytes:
+    def not_ready(size, flags):
         raise BlockingIOError
 
     monkeypatch.setattr(os, "getrandom", not_ready)

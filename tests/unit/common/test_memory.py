@@ -1,7 +1,5 @@
 """Freed memory is used again, not asked of the system anew."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys
@@ -24,7 +22,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def empty_pages(how: str) -> int:
+def empty_pages(how):
     run = [sys.executable, "-c", PROGRAM, how]
     return int(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
 

@@ -1,12 +1,9 @@
 """No command takes more memory than the machine has, or its container may take."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +25,7 @@ run_command(click.command(main), "copriv")
 """
 
 
-def asks_for_all(limit: int) -> tuple[int, str]:
+def asks_for_all(limit):
     """The limit of a command that asks for all memory and begins with this one; what it says."""
     both = (limit, resource.RLIM_INFINITY)
     run = subprocess.run(
@@ -50,7 +47,7 @@ def test_more_memory_than_the_machine_has_is_one_sentence():
     assert asks_for_all(2**31)[0] == 2**31
 
 
-def system(root: Path, files: dict[str, str]) -> Path:
+def system(root, files):
     """The files that a system has about its memory; 22 GB of it are left."""
     for name, text in {"proc/meminfo": "MemAvailable:  22000000 kB\n", **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +62,7 @@ def test_memory_that_a_system_does_not_tell_is_unknown(tmp_path):
     assert memory_bytes(tmp_path) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def group(place: str, limit: str, *, version: int = 2) -> dict[str, str]:
+def group(place, limit, *, version=2):
     """The files of a control group that uses 900 bytes, of which 300 are files read before."""
     names = ("memory.max", "memory.current")
     stat = "anon 600\ninactive_file 100\nactive_file 200\n"

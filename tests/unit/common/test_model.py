@@ -1,11 +1,7 @@
 """A model's file comes back as it was written, and a stranger's is one sentence at worst."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,8 +51,8 @@ def test_a_file_of_the_first_version_is_a_model(make_model):
     assert model.coefficient_noise is None
 
 
-def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
-    def go(table: dict[str, Any]) -> Any:
+def change(key, value):
+    def go(table):
         return table | {key: value}
 
     return go

@@ -1,9 +1,5 @@
 """One rule of names for owners, learners and studies, wherever they are typed or sent."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from common.config import check_settings
@@ -26,7 +22,7 @@ def test_names_of_a_crowd_are_compared_once_each():
     class Counted(str):
         compared = 0
 
-        def __eq__(self, other: object) -> bool:
+        def __eq__(self, other):
             Counted.compared += 1
             return str(self) == other
 
@@ -54,7 +50,7 @@ def test_a_sign_that_is_allowed_too_makes_no_folders_sign_a_name():
 def test_no_setting_and_no_message_takes_what_is_no_name(name, make_terms):
     policy = {"epsilon_per_study": 1, "epsilon_lifetime": 1}
     owner = {"name": name, "data": {"path": "t.csv"}, "policy": policy}
-    study: dict[str, Any] = {
+    study = {
         "name": "study",
         "features": {"map": "features.json"},
         "model": {"theta_max": 1.0},

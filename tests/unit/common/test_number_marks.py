@@ -1,7 +1,5 @@
 """Points and commas that may mean something else than they are read as are told to the holder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +11,7 @@ from common.tables import TableSource, read_table
 THOUSANDS = ["48.011", "2.756", "959"]
 
 
-def noted(folder: Path, separator: str, columns: dict[str, list[str]], **more: object) -> list[str]:
+def noted(folder, separator, columns, **more):
     path = folder / "table.csv"
     pd.DataFrame(columns).to_csv(path, index=False, sep=separator)
     source = TableSource.model_validate({"path": path} | more)

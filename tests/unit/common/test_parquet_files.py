@@ -3,10 +3,7 @@
 So is one that is encrypted. Columns of views, as some programs write them, are read as plain ones.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,7 +18,7 @@ from common.tables import TableSource, read_table
 ROWS, GROUPS = 1000, 10
 
 
-def footer_number(value: int) -> bytes:
+def footer_number(value):
     """A whole number of 64 bits as a footer has it: its type, and then seven bits in a byte."""
     value, written = 2 * value, b"\x16"
     while value > 127:
@@ -33,7 +30,7 @@ def footer_number(value: int) -> bytes:
 def lying(tmp_path):
     """Makes a file that says another number of rows of itself, or of each group of them."""
 
-    def make(*, rows: int = ROWS, rows_of_group: int = ROWS // GROUPS) -> Path:
+    def make(*, rows=ROWS, rows_of_group=ROWS // GROUPS):
         path = tmp_path / "lies.parquet"
         numbers = pa.table({"x": [float(k) for k in range(ROWS)]})
         pq.write_table(numbers, path, row_group_size=ROWS // GROUPS, use_dictionary=False)
@@ -62,7 +59,7 @@ def test_a_file_that_counts_its_rows_wrongly_is_refused(lying, said, rows):
 
 
 @pytest.mark.parametrize("where", [{}, {"x": {"min": 500}}])
-def test_a_group_that_counts_its_rows_wrongly_is_refused(lying, where: dict[str, Any]):
+def test_a_group_that_counts_its_rows_wrongly_is_refused(lying, where):
     """As many as are read are compared, since the places of those behind them follow from it."""
     path = lying(rows=1010, rows_of_group=101)
     source = TableSource.model_validate({"path": path, "where": where})

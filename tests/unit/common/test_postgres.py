@@ -1,7 +1,5 @@
 """Records in PostgreSQL: no cell decides whether they are read, and no server keeps a command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -9,7 +7,6 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +37,7 @@ CELLS = {
 
 
 @pytest.fixture
-def table(postgres) -> Iterator[Callable[[str], None]]:
+def table(postgres):
     """Runs statements in a schema of its own."""
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     name = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
@@ -58,7 +55,7 @@ def table(postgres) -> Iterator[Callable[[str], None]]:
             cursor.execute(f"drop schema {name} cascade")
 
 
-def cells(what: str = "*", **where: str) -> list[str]:
+def cells(what="*", **where):
     """The cells of the table, as others on this server find it."""
     query = f"select {what} from copriv_test_{os.getpid()}_{threading.get_ident()}.cells"
     place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=query)
@@ -110,11 +107,11 @@ def test_enumerations_are_names_and_arrays_the_same_from_wherever_they_count(tab
 
 
 @contextmanager
-def server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+def server(behave):
     """Something that listens as a database does; the address to reach it at."""
     pytest.importorskip("adbc_driver_postgresql.dbapi")
 
-    def work() -> None:
+    def work():
         with listening.accept()[0] as opened:
             behave(opened)
 
@@ -135,7 +132,7 @@ def test_a_signal_ends_a_command_whose_database_says_nothing(tmp_path, number):
     )
     asked, over = threading.Event(), threading.Event()
 
-    def say_nothing(opened: socket.socket) -> None:
+    def say_nothing(opened):
         opened.recv(100)
         asked.set()
         over.wait(30)
@@ -160,10 +157,10 @@ def test_a_signal_ends_a_command_whose_database_says_nothing(tmp_path, number):
     assert said.count("\n") == 1
 
 
-def refusing(code: bytes, sentence: bytes) -> Callable[[socket.socket], None]:
+def refusing(code, sentence):
     """A server that says no to whoever connects."""
 
-    def refuse(opened: socket.socket) -> None:
+    def refuse(opened):
         opened.recv(1000)
         opened.sendall(b"N")
         opened.recv(1000)

@@ -1,7 +1,5 @@
 """A proxy in between that says little, slowly; and none where nothing is in between."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -16,21 +14,21 @@ from common.proxies import open_connection
 from owner.health import ask_health
 
 
-def plain_text(address: str) -> None:
+def plain_text(address):
     with open_channel(address, None, ()) as channel:
         grpc.channel_ready_future(channel).result(timeout=0.3)
 
 
-def own_handshake(address: str) -> None:
+def own_handshake(address):
     host, _, port = address.rpartition(":")
     open_connection(host.strip("[]"), int(port), 0.3).close()
 
 
-def health(address: str) -> None:
+def health(address):
     ask_health(address, seconds=0.3)
 
 
-def all_asked(listener: socket.socket) -> list[str]:
+def all_asked(listener):
     """What a proxy was asked: channels that others have left in this process may ask, too."""
     asked = []
     listener.settimeout(0.1)
@@ -58,7 +56,7 @@ def test_plain_text_to_this_machine_goes_to_no_proxy(monkeypatch, host, connect)
 
 
 def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(monkeypatch):
-    def drip(listener: socket.socket) -> None:
+    def drip(listener):
         line, _ = listener.accept()
         with line, contextlib.suppress(OSError):
             for letter in b"HTTP/1.0 200 " + b"x" * 100:

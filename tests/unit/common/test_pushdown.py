@@ -1,17 +1,13 @@
 """What readers leave out never counts: rows are the same as when all are read."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing, nullcontext
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +42,7 @@ TIMES = [
     *(dt.datetime(2020, 1, 31, 23, 59, 59), dt.datetime(2020, 2, 1), dt.datetime(2000, 3, 1, 5)),
     *(dt.datetime(1999, 12, 31), dt.datetime(2019, 12, 31, 12), None),
 ]
-COLUMNS: dict[str, pa.Array] = {
+COLUMNS = {
     "tiny": pa.array(WHOLE, pa.int8()),
     "whole": pa.array(LARGE, pa.int64()),
     "without sign": pa.array([0, 1, 18, 36, 2**53 + 1, 2**64 - 1, None], pa.uint64()),
@@ -61,7 +57,7 @@ COLUMNS: dict[str, pa.Array] = {
     "time of a zone": pa.array(TIMES, pa.timestamp("us", "America/New_York")),
     "decimal": pa.array([Decimal("36.00"), Decimal("0.10"), Decimal(-1), None]),
 }
-CONDITIONS: list[Any] = [
+CONDITIONS = [
     *(0, 1, 36, 36.0, "36", "36.0", " 36 ", "36 months", 0.1, -1, True, "true", "inf", 1e16),
     *(2**53, 2**53 + 1, 2**63 - 1, 2**64 - 1, 16777217, 128, "nan", ""),
     *("Kings", " Kings ", "New  York", "kings", "Åsa", "O'Hara", 'a"b', "back\\slash", "100%"),
@@ -74,11 +70,11 @@ CONDITIONS: list[Any] = [
 ]
 
 
-def source_of(**settings: Any) -> TableSource:
+def source_of(**settings):
     return check_settings(TableSource, settings, where="s.toml")
 
 
-def read(folder: Path, **settings: Any) -> pd.DataFrame | str:
+def read(folder, **settings):
     """A table, or why there is none."""
     try:
         return read_table(source_of(**settings), base=folder)
@@ -86,14 +82,14 @@ def read(folder: Path, **settings: Any) -> pd.DataFrame | str:
         return str(error)
 
 
-def whole_table(folder: Path, **place: Any) -> pd.DataFrame:
+def whole_table(folder, **place):
     """A table without a condition."""
     whole = read(folder, **place)
     assert isinstance(whole, pd.DataFrame)
     return whole
 
 
-def check_same(folder: Path, whole: pd.DataFrame, where: dict[str, Any], **settings: Any) -> bool:
+def check_same(folder, whole, where, **settings):
     """Whether rows are left: the same ones as of the whole table, read without a condition."""
     source = source_of(where=where, **settings)
     every = whole[parse_rows(source.rows or ":")]
@@ -104,7 +100,7 @@ def check_same(folder: Path, whole: pd.DataFrame, where: dict[str, Any], **setti
     return compare(read(folder, where=where, **settings), expected)
 
 
-def check_same_given(folder: Path, where: dict[str, Any], **settings: Any) -> bool:
+def check_same_given(folder, where, **settings):
     """The same where types are those of the rows that count, so that all must be read anew."""
     some = read(folder, where=where, **settings)
     with pytest.MonkeyPatch.context() as patch:
@@ -113,7 +109,7 @@ def check_same_given(folder: Path, where: dict[str, Any], **settings: Any) -> bo
     return compare(some, every)
 
 
-def compare(some: pd.DataFrame | str, every: pd.DataFrame | str) -> bool:
+def compare(some, every):
     """Whether rows are left, the same ones; else both end in the same sentence."""
     if isinstance(some, str) or isinstance(every, str):
         assert isinstance(some, str)
@@ -126,7 +122,7 @@ def compare(some: pd.DataFrame | str, every: pd.DataFrame | str) -> bool:
     return True
 
 
-def table_of(name: str, order: np.ndarray | None = None) -> pa.Table:
+def table_of(name, order=None):
     """A column, and others that gaps store in another way."""
     cells = COLUMNS[name]
     n = len(cells)
@@ -186,12 +182,12 @@ def test_what_is_not_known_is_read(extent):
     assert Wanted("Kings").may_be_in(extent) or (extent is not None and extent.kind == "number")
 
 
-def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def groups_read(monkeypatch):
     """The groups of Parquet files that are decoded from now on."""
-    seen: list[int] = []
+    seen = []
     decode = pq.ParquetFile.iter_batches
 
-    def watched(self: Any, *given: Any, row_groups: list[int], **options: Any) -> Any:
+    def watched(self, *given, row_groups, **options):
         seen.extend(row_groups)
         return decode(self, *given, row_groups=row_groups, **options)
 
@@ -199,7 +195,7 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def counties(path: Path) -> pd.DataFrame:
+def counties(path):
     """A table sorted by its counties, a group of ten rows for each."""
     table = pd.DataFrame({"county": np.repeat([f"county {i:02}" for i in range(20)], 10)})
     table["x"] = np.arange(float(len(table)))
@@ -252,7 +248,7 @@ def test_files_of_a_folder_keep_their_places(tmp_path, monkeypatch):
     for rows in ("205:215", "195:215", "::50"):
         assert check_same(tmp_path, whole, {"n": {"min": 5}}, path="parts", rows=rows)
     seen = groups_read(monkeypatch)
-    parts: list[pd.DataFrame] = []
+    parts = []
     source = source_of(path="parts", rows="205:215")
     opened = open_source(source, base=tmp_path)
     assert stream_selected(opened, source, ["n"], lambda _, rows: parts.append(rows)) == 10
@@ -272,7 +268,7 @@ def test_a_column_is_stored_by_gaps_that_are_not_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["no statistics", "nested"])
 def test_files_that_tell_too_little_are_read_whole(tmp_path, monkeypatch, kind):
-    columns: dict[str, Any] = {"a": pa.array(range(6)), "n": pa.array(range(6))}
+    columns = {"a": pa.array(range(6)), "n": pa.array(range(6))}
     if kind == "nested":
         columns = {"a.n": pa.array([{"x": 9, "y": 9}] * 6), **columns}
     told = kind == "nested"
@@ -290,7 +286,7 @@ def test_files_that_tell_too_little_are_read_whole(tmp_path, monkeypatch, kind):
 NAMES = ["tiny", "whole", "short", "real", "flag", "text", "day", "time"]
 
 
-def written_duckdb(folder: Path, name: str) -> dict[str, Any]:
+def written_duckdb(folder, name):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(folder / "t.duckdb")) as opened:
         opened.register("given", table_of(name))
@@ -298,7 +294,7 @@ def written_duckdb(folder: Path, name: str) -> dict[str, Any]:
     return {"path": "t.duckdb", "query": "select * from t"}
 
 
-def written_sqlite(folder: Path, name: str, declared: str = "") -> dict[str, Any]:
+def written_sqlite(folder, name, declared=""):
     table = table_of(name)
     opened = sqlite3.connect(folder / "t.db")
     opened.execute(f'create table t (id integer, "{name}" {declared}, "count" integer)')
@@ -369,15 +365,15 @@ def test_postgresql_gives_all_rows_that_count(name, rows_given, postgres, monkey
 
 
 @pytest.fixture
-def rows_given(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
+def rows_given(monkeypatch):
     """How many rows a database gives from now on, each time that one is read."""
 
-    def watch(place: str) -> list[int]:
-        seen: list[int] = []
+    def watch(place):
+        seen = []
         module, name = place.rsplit(".", 1)
         collect = getattr(sys.modules[module], name)
 
-        def watched(batches: Any, *given: Any, **options: Any) -> Any:
+        def watched(batches, *given, **options):
             every = [*batches]
             seen.append(sum(len(batch) for batch in every))
             return collect(iter(every), *given, **options)
@@ -417,7 +413,7 @@ def test_a_database_gives_few_others(tmp_path, rows_given, kind, name, condition
 def test_names_and_values_are_never_a_part_of_the_query(tmp_path, kind):
     name = "a\") or 1=1; drop table t; --'"
     if kind == "duckdb":
-        opened: Any = pytest.importorskip("duckdb").connect(str(tmp_path / "t.x"))
+        opened = pytest.importorskip("duckdb").connect(str(tmp_path / "t.x"))
     else:
         opened = sqlite3.connect(tmp_path / "t.x")
     quoted = name.replace('"', '""')

@@ -1,7 +1,5 @@
 """Measures of quality are those of the textbooks, and intervals hold what they say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

@@ -1,10 +1,6 @@
 """What both sides know of a release: its length, its change, and who computes it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,14 +18,14 @@ from common.releases import (
     gradient_bound,
     release_of,
 )
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from common.validation import tally, unpack_validation
 from owner.audit_cases import CASES
 from owner.core import EXACT, exact_answer
 from owner.mechanism import SecureNoise
 from owner.shards import Shard
 
-VALIDATED: dict[str, Any] = {
+VALIDATED = {
     "loss_bound": 2.0,
     "difference_bound": 1.5,
     "reference": (-2.0, -2.0, -2.0),
@@ -37,7 +33,7 @@ VALIDATED: dict[str, Any] = {
 DOMAIN = Domain(feature_bound=np.array([1.0, 0.5, 2.0]), target_bound=1.5)
 
 
-def terms_of(make_terms: Callable[..., StudyTerms], name: str) -> StudyTerms:
+def terms_of(make_terms, name):
     responses = RELEASES[name].most_responses or 10
     scale = 0.5 if RELEASES[name] is NEWTON else None
     asked = VALIDATED if RELEASES[name] is VALIDATION else {}
@@ -92,7 +88,7 @@ def test_moments_are_of_squared_loss_once_and_without_a_clip(make_terms, changes
         MOMENTS.check(make_terms(**{"release": "moments", "responses": 1} | changes))
 
 
-def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> StudyTerms:
+def newton_terms(make_terms, **changes):
     values = {"release": "newton", "responses": 1, "curvature_scale": 0.5}
     return make_terms(**(values | changes))
 

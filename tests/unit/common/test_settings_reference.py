@@ -1,7 +1,5 @@
 """Every key says what it means, and the page, the command and the editors' schema say the same."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
@@ -61,7 +59,7 @@ def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example):
         jsonschema.validate(table, schema)
 
 
-def whole_files() -> list[tuple[str, type, dict]]:
+def whole_files():
     """Every complete settings file that the documents and the deployment show."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts = [

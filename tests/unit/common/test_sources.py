@@ -1,7 +1,5 @@
 """Records where they live: files of every spelling, folders of them, and databases."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sqlite3
@@ -10,7 +8,6 @@ import sys
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,14 +45,14 @@ FRAME = pd.DataFrame(
 )
 
 
-def read(folder: Path, path: str | None = None, **settings: Any) -> pd.DataFrame:
+def read(folder, path=None, **settings):
     if path is not None:
         settings["path"] = path
     return read_table(check_settings(TableSource, settings, where="s.toml"), base=folder)
 
 
 @pytest.fixture
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_rows(monkeypatch):
     """Batches of two rows."""
     for module in ("csv_files", "parquet_files", "databases"):
         monkeypatch.setattr(f"common.{module}.BATCH_ROWS", 2)
@@ -204,7 +201,7 @@ def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
     assert read(tmp_path, "t.csv")["x"][0] == "a; b"
 
 
-def write_database(path: Path) -> None:
+def write_database(path):
     """An SQLite database with an empty table."""
     with closing(sqlite3.connect(path)) as database:
         database.execute("create table t (a)")
@@ -343,7 +340,7 @@ def test_rows_of_one_file_are_shared_by_its_folder(tmp_path):
 
 # --- conditions -------------------------------------------------------------------------------
 
-CONDITIONS: list[tuple[dict[str, Any], list[int]]] = [
+CONDITIONS = [
     ({"term": [36, "24.0"]}, [0, 3, 4]),
     ({"bank": ["b", "c", "z"]}, [1, 4]),
     ({"term": {"min": 30, "max": 36}}, [0, 3]),
@@ -401,8 +398,8 @@ def test_only_what_is_needed_is_held(tmp_path, monkeypatch):
     before, most = pool.bytes_allocated(), 0
     kept = common.batches.rows_of_arrow
 
-    def watched(batches: Any, *rest: Any, **options: Any) -> Any:
-        def seen() -> Any:
+    def watched(batches, *rest, **options):
+        def seen():
             nonlocal most
             for batch in batches:
                 most = max(most, pool.bytes_allocated() - before)
@@ -422,11 +419,11 @@ ROWS = [("b", 60, 1.5, "2020-01-31"), ("a", 36, None, "2021-01-31"), ("a", 24, 0
 
 
 @pytest.fixture(params=["sqlite", "duckdb"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request, tmp_path):
     """The name of a file with the table loans."""
     name = f"t.{request.param}"
     if request.param == "sqlite":
-        opened: Any = sqlite3.connect(tmp_path / name)
+        opened = sqlite3.connect(tmp_path / name)
     else:
         opened = pytest.importorskip("duckdb").connect(str(tmp_path / name))
     opened.execute('create table loans (bank text, "the term" integer, rate double, day text)')

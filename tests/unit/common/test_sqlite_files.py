@@ -1,11 +1,8 @@
 """A stranger's SQLite file makes us delete and change no other file."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import struct
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -23,7 +20,7 @@ from owner.ledger_rows import LedgerError
 PAGE, PAGES, SECTOR = 4096, 2, 512
 
 
-def journal_naming(another: Path) -> bytes:
+def journal_naming(another):
     """The rollback journal of a transaction that changed nothing here, and another database."""
     name = bytes(another)
     head = MAGIC + struct.pack(">5I", 0, 0, PAGES, SECTOR, PAGE)
@@ -34,14 +31,14 @@ def journal_naming(another: Path) -> bytes:
 
 
 @pytest.fixture
-def precious(tmp_path: Path) -> Path:
+def precious(tmp_path):
     path = tmp_path.resolve() / "precious.txt"
     path.write_text("kept\n")
     return path
 
 
 @pytest.fixture
-def database(tmp_path: Path, precious: Path) -> Path:
+def database(tmp_path, precious):
     """A database whose journal names a file."""
     path = tmp_path / "foreign.sqlite"
     with closing(sqlite3.connect(path)) as db:
@@ -50,7 +47,7 @@ def database(tmp_path: Path, precious: Path) -> Path:
     return path
 
 
-def beside(path: Path) -> Path:
+def beside(path):
     return path.with_name(f"{path.name}-journal")
 
 
@@ -87,7 +84,7 @@ def test_a_transaction_that_was_cut_off_is_undone(tmp_path):
         assert db.execute("select count(*) from t").fetchone() == (0,)
 
 
-def serve(path: Path) -> None:
+def serve(path):
     Ledger(path, owner="a", fingerprint="f").close()
 
 
@@ -126,9 +123,7 @@ def test_a_run_folder_changes_no_database_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     ("use", "kind"), [(Journal, InputError), (serve, LedgerError), (verify_ledger, LedgerError)]
 )
-def test_what_lies_beside_as_a_link_is_not_written_through(
-    use: Callable[[Path], object], kind: type[Exception], suffix: str, tmp_path, precious
-):
+def test_what_lies_beside_as_a_link_is_not_written_through(use, kind, suffix, tmp_path, precious):
     path = tmp_path / "ours.sqlite"
     if use is Journal:
         Journal(path).close()
@@ -140,15 +135,13 @@ def test_what_lies_beside_as_a_link_is_not_written_through(
     assert precious.read_text() == "kept\n"
 
 
-def read_noted(path: Path) -> None:
+def read_noted(path):
     with closing(Journal(path)) as journal:
         journal.noted("study_id")
 
 
 @pytest.mark.parametrize("use", [read_noted, read_studies, verify_ledger, serve])
-def test_a_text_larger_than_any_of_ours_takes_no_memory(
-    use: Callable[[Path], object], tmp_path, monkeypatch
-):
+def test_a_text_larger_than_any_of_ours_takes_no_memory(use, tmp_path, monkeypatch):
     """SQLite itself lets one text have a gigabyte, which takes memory several times over."""
     monkeypatch.setattr("common.sqlite_files.LARGEST_ROW", most := 2**20)
     path = tmp_path / "ours.sqlite"

@@ -1,7 +1,5 @@
 """What was probably meant is found in the time that a short name takes."""
 
-from __future__ import annotations
-
 import difflib
 
 import pytest
@@ -10,7 +8,7 @@ from common.suggestions import LONGEST_SHOWN, among_columns, did_you_mean
 from owner.translation import with_hints
 
 
-def _hint(name: str, names: list[str]) -> str:
+def _hint(name, names):
     return with_hints([name], names)[0]
 
 

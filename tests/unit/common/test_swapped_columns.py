@@ -1,7 +1,5 @@
 """Columns, and labels of two categories, that look swapped are told to who holds the records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,12 +7,11 @@ import pytest
 from common.column_faults import faults_of
 from common.column_fit import look_at_columns
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 
 
-def patients(seed: int, count: int = 500) -> pd.DataFrame:
+def patients(seed, count=500):
     """Ages and weights overlap: either passes for the other within the public bounds."""
     rng = np.random.default_rng(seed)
     age, weight = rng.normal(56.0, 20.0, count), rng.normal(78.0, 12.0, count)
@@ -27,12 +24,12 @@ def patients(seed: int, count: int = 500) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def feature_map() -> FeatureMap:
+def feature_map():
     settings = FeatureSettings(target="cost", public=TableSource())
     return fit_feature_map(patients(0, 2000), settings, source="public.parquet")
 
 
-def told(table: pd.DataFrame, feature_map: FeatureMap) -> dict[str, tuple[str, bool]]:
+def told(table, feature_map):
     """The first fault of each column: its words, and whether it is a doubt."""
     return {
         one.name: (fault.words, fault.is_doubt)

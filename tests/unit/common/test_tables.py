@@ -1,10 +1,7 @@
 """Tables on disk: what is read, and one clear sentence for what cannot be."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,13 +14,13 @@ FRAME = pd.DataFrame({"bank": ["a", "b", "a", "b"], "term": [36, 60, 60, 36]})
 
 
 @pytest.fixture(params=["t.csv", "t.csv.gz", "t.parquet"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def folder(request, tmp_path):
     path = tmp_path / request.param
     FRAME.to_parquet(path) if path.suffix == ".parquet" else FRAME.to_csv(path, index=False)
     return tmp_path
 
 
-def read(folder: Path, **settings: Any) -> pd.DataFrame:
+def read(folder, **settings):
     file = next(folder.iterdir())
     source = check_settings(TableSource, {"path": file.name, **settings}, where="s.toml")
     return read_table(source, base=folder)

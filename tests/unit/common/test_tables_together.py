@@ -1,7 +1,5 @@
 """Tables that several sources name are read once, and give each what it would have read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ from common.errors import InputError
 from common.parquet_files import ParquetFile
 from common.tables import TableSource, count_shared_rows, read_table, read_tables
 
-SELECTIONS: list[dict[str, object]] = [
+SELECTIONS = [
     {},
     {"rows": "10:20"},
     {"rows": "-3:"},
@@ -22,7 +20,7 @@ SELECTIONS: list[dict[str, object]] = [
 ]
 
 
-def sources(*paths: str) -> list[TableSource]:
+def sources(*paths):
     return [
         TableSource.model_validate({"path": path} | chosen)
         for chosen in SELECTIONS
@@ -31,7 +29,7 @@ def sources(*paths: str) -> list[TableSource]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     rng = np.random.default_rng(3)
     for name in "st":
         table = pd.DataFrame(
@@ -61,7 +59,7 @@ def test_together_they_give_what_each_gives_alone(folder, batch, monkeypatch):
 def test_a_table_is_read_once_for_all_who_name_it(folder, monkeypatch):
     read, calls = ParquetFile.read, []
 
-    def counted(*given: object) -> pd.DataFrame:
+    def counted(*given):
         calls.append(given)
         return read(*given)
 

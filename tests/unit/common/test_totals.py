@@ -1,7 +1,5 @@
 """Rows of totals in a raw table are no records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +11,7 @@ from common.totals import refuse_totals
 N = 300
 
 
-def stays(*, seed: int = 4) -> pd.DataFrame:
+def stays(*, seed=4):
     rng = np.random.default_rng(seed)
     days = rng.gamma(2, 3, N).round() + 1
     return pd.DataFrame(
@@ -21,11 +19,11 @@ def stays(*, seed: int = 4) -> pd.DataFrame:
     )
 
 
-def with_row(table: pd.DataFrame, **cells: object) -> pd.DataFrame:
+def with_row(table, **cells):
     return pd.concat([table, pd.DataFrame([cells])], ignore_index=True)
 
 
-def by_sex(table: pd.DataFrame) -> pd.DataFrame:
+def by_sex(table):
     groups = [with_row(group, days=group.days.sum()) for _, group in table.groupby("sex")]
     return with_row(pd.concat(groups, ignore_index=True), days=table.days.sum())
 

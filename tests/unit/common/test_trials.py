@@ -1,7 +1,5 @@
 """What would end this process is tried in a copy of it, whose end says so and nothing else."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -122,9 +120,9 @@ def test_without_room_for_a_copy_nothing_is_known(monkeypatch):
 
 
 def test_no_copy_and_no_handle_is_left(monkeypatch):
-    copies: list[int | None] = []
+    copies = []
 
-    def counted_fork() -> int | None:
+    def counted_fork():
         copies.append(fork())
         return copies[-1]
 

@@ -1,7 +1,5 @@
 """The wire's one table of statuses, its headers, and words of the far side."""
 
-from __future__ import annotations
-
 import grpc
 import pytest
 
@@ -11,7 +9,7 @@ from common.texts import printable
 from common.wire import error_numbered, error_of, retry_after, status_of
 
 
-def every_refusal() -> list[type[RefusedError]]:
+def every_refusal():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     return [kind for kind in kinds if issubclass(kind, RefusedError)]
 

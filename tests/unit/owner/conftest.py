@@ -1,17 +1,9 @@
 """Owners without a network: the object that the service calls, over a real ledger."""
 
-from __future__ import annotations
-
-import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 
-from common.features import FeatureMap
 from common.stretches import stretches
 from owner.access import Access
 from owner.answering import DataOwner
@@ -23,21 +15,13 @@ from owner.shard import PrivateTable, fingerprint
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """Where a ledger is to be."""
     return tmp_path / "ledger.sqlite"
 
 
 @pytest.fixture
-def fast_folder() -> Iterator[Path]:
-    """A folder in memory where there is one: syncing thousands of charges takes its time."""
-    memory = Path("/dev/shm")  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def blocks_of(monkeypatch) -> Iterator[Callable[[int], None]]:
+def blocks_of(monkeypatch):
     """Makes blocks of so many cells, so that a shard of many of them is small."""
 
     def make(cells):
@@ -49,26 +33,24 @@ def blocks_of(monkeypatch) -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
-def open_owner(
-    fast_folder: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> Iterator[Callable[..., DataOwner]]:
+def open_owner(fast_folder, feature_map, table_maker):
     """Opens the owner of 200 records on its ledger; what it opened is closed at the end."""
-    opened: list[DataOwner] = []
+    opened = []
     table = table_maker(200, seed=1)
 
     def open_one(
         *,
-        ledger: str = "ledger.sqlite",
-        pinned: FeatureMap | None = feature_map,
-        records: pd.DataFrame = table,
-        options: dict[str, Any] | None = None,
-        block: int = 1,
-        **policy: Any,
-    ) -> DataOwner:
+        ledger="ledger.sqlite",
+        pinned=feature_map,
+        records=table,
+        options=None,
+        block=1,
+        **policy,
+    ):
         agreed = Policy.model_validate(
             {"epsilon_per_study": "10", "epsilon_lifetime": "10"} | policy
         )
-        made: dict[str, Any] = {
+        made = {
             "table": PrivateTable(records, where="test", columns=records.columns),
             "policy": agreed,
             "pinned_map": pinned,

@@ -1,9 +1,4 @@
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +12,8 @@ DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Callable[..., Access]:
-    def make(clock: Callable[[], float] = lambda: 0.0, **policy: Any) -> Access:
+def access(tmp_path):
+    def make(clock=lambda: 0.0, **policy):
         budget = {"epsilon_per_study": "1", "epsilon_lifetime": "1"}
         checked = check_settings(Policy, budget | policy, where="test")
         return Access(checked, base=tmp_path, clock=clock)
@@ -81,7 +76,7 @@ def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(access
 def test_a_token_is_compared_with_every_digest(access, monkeypatch):
     compared = []
 
-    def compare(a: bytes, b: bytes) -> bool:
+    def compare(a, b):
         compared.append(a)
         return a == b
 

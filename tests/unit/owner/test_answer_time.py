@@ -1,13 +1,10 @@
 """How long an answer takes tells nothing of a record: no number of it is slow to compute with."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +24,7 @@ from owner.shards import MomentShard, Shard
 from owner.stored import stored_float32
 
 TINY = np.finfo(np.float64).tiny
-ASKED: dict[str, dict[str, Any]] = {
+ASKED = {
     "gradient": {},
     "moments": {"responses": 1, "horizon": 1},
     "newton": {"curvature_scale": 0.5},

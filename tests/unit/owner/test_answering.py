@@ -1,7 +1,5 @@
 """One owner and its ledger: what it agrees to, what it answers, and what it never does."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import sys
@@ -11,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +23,7 @@ from common.errors import (
     PolicyError,
     RefusedError,
 )
-from common.features import FeatureMap
-from common.privacy import NoisePlan, plan_noise
+from common.privacy import plan_noise
 from common.terms import Query, Records, StudyTerms
 from owner.answering import DataOwner
 from owner.core import EXACT, exact_answer
@@ -44,7 +39,7 @@ OpenOwner = Callable[..., DataOwner]
 MakeTerms = Callable[..., StudyTerms]
 
 
-def ask(owner: DataOwner, sequence: int, study: str = "study-1", learner: str = LEARNER) -> bytes:
+def ask(owner, sequence, study="study-1", learner=LEARNER):
     theta = np.full(4, 0.001 * (sequence % 1000))
     query = Query(study_id=study, sequence=sequence, theta=theta)
     return owner.answer(query, learner=learner).gradient.tobytes()
@@ -110,7 +105,7 @@ def test_no_map_of_a_learner_changes_how_many_records_count(
 def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
     open_owner, make_terms, monkeypatch
 ):
-    def threads() -> set[int]:
+    def threads():
         return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
     with threadpool_limits(2):
@@ -128,12 +123,12 @@ def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
 def test_charged_before_released(open_owner, make_terms, fast_folder, monkeypatch):
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
-    steps: list[str] = []
+    steps = []
     charge = owner._ledger.charge
 
     answering = threading.Event()
 
-    def charge_and_look(**values: Any) -> None:
+    def charge_and_look(**values):
         # Time for a release that does not wait for it; what is late charges nothing.
         time.sleep(0.02)
         if not answering.is_set():
@@ -191,13 +186,13 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(
     class Stuck:
         """The ledger's connection, with a disk that takes neither COMMIT nor ROLLBACK."""
 
-        def __init__(self, db: sqlite3.Connection) -> None:
+        def __init__(self, db):
             self.db = db
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name):
             return getattr(self.db, name)
 
-        def execute(self, statement: str, *arguments: Any) -> Any:
+        def execute(self, statement, *arguments):
             if statement in {"COMMIT", "ROLLBACK"}:
                 raise sqlite3.OperationalError("disk I/O error")
             return self.db.execute(statement, *arguments)
@@ -335,16 +330,16 @@ def test_two_learners_in_parallel_never_pass_the_lifetime_budget(
 
 
 def _interleave(  # noqa: C901
-    open_owner: OpenOwner, make_terms: MakeTerms, ledger: Path, choices: random.Random
-) -> None:
+    open_owner, make_terms, ledger, choices
+):
     lifetime = Fraction(choices.randint(1, 6), 3)
     owner = open_owner(ledger=ledger.name, epsilon_lifetime=str(lifetime), queries_per_second=None)
-    got: Counter[str] = Counter()
-    different: dict[tuple[str, int], set[bytes]] = {}
-    shares: dict[str, Fraction] = {}
+    got = Counter()
+    different = {}
+    shares = {}
     begin = threading.Barrier(2)
 
-    def learner(name: str, script: random.Random) -> None:
+    def learner(name, script):
         begin.wait()
         for number in range(3):
             study = f"{name}-{number}"
@@ -423,7 +418,7 @@ def test_the_noise_librarys_map_has_the_last_word(
 ):
     """A plan a millionth too small is refused, at enrolment and when a study is taken up again."""
 
-    def too_little(plan: NoisePlan) -> DrawnAhead:
+    def too_little(plan):
         small = replace(plan, scale_units=plan.scale_units * (1 - 1e-6))
         return DrawnAhead(SecureNoise(small), vectors=2, block=1)
 
@@ -448,11 +443,11 @@ def test_looking_again_for_noise_counts_as_no_request(open_owner, make_terms):
     is_open = threading.Event()
 
     class Gated(SecureNoise):
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             assert is_open.wait(20) if count > 1 else True
             return super().draw(count)
 
-    def gated(plan: NoisePlan) -> DrawnAhead:
+    def gated(plan):
         return DrawnAhead(Gated(plan), vectors=4, block=2)
 
     options = {"noise": gated, "insecure_noise": False}
@@ -593,7 +588,7 @@ def test_a_study_belongs_to_the_learner_that_enrolled(open_owner, make_terms):
 NEWTON = {"release": "newton", "responses": 1}
 
 
-def refusals(make_terms: MakeTerms, feature_map: FeatureMap) -> list[tuple[Any, Any, str]]:
+def refusals(make_terms, feature_map):
     other_map = feature_map.model_copy(update={"source": "else"}).to_json()
     return [
         (make_terms(study_id="no spaces"), MalformedError, "study_id"),
@@ -755,7 +750,7 @@ def test_a_study_that_is_rebuilt_reads_the_ledger_only_while_nobody_changes_it(
     owner = open_owner()
     read, held = Ledger._text, []
 
-    def watched(ledger: Ledger, digest: str) -> str:
+    def watched(ledger, digest):
         held.append(owner._studies.lock.locked())
         return read(ledger, digest)
 

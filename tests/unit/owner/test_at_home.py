@@ -1,25 +1,19 @@
 """At home an owner learns which model to use, for free, and what it bends stays there."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.best_fit import fit_near
 from common.config import load_settings
-from common.model import Model, read_model
+from common.model import read_model
 from owner.at_home import advice, evaluate_at_home
 from owner.policy import OwnerSettings
 
 
-def best(make_model: Callable[..., Model], table: pd.DataFrame, loss: str = "squared") -> Model:
+def best(make_model, table, loss="squared"):
     """A model that is as good as one can be on a table."""
     from dataclasses import replace  # noqa: PLC0415
 
@@ -30,13 +24,10 @@ def best(make_model: Callable[..., Model], table: pd.DataFrame, loss: str = "squ
 
 
 @pytest.fixture
-def at_home(
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-) -> Callable[..., Any]:
+def at_home(tmp_path, owner_folder):
     """Evaluates a model on an owner's table."""
 
-    def go(table: pd.DataFrame, model: Model) -> Any:
+    def go(table, model):
         path = owner_folder(table=table, pinned=model.feature_map)
         (tmp_path / "model.json").write_text(model.to_json())
         settings = load_settings(OwnerSettings, path)
@@ -45,7 +36,7 @@ def at_home(
     return go
 
 
-def other(table: pd.DataFrame) -> pd.DataFrame:
+def other(table):
     """The same records under another law."""
     return table.assign(y=60 - table["y"])
 

@@ -1,7 +1,5 @@
 """Places for calls: who may hold how many open at once; and replies that nobody takes."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -44,10 +42,10 @@ def test_a_call_that_ends_gives_its_place_back_whatever_ended_it():
 def test_a_reply_that_is_long_on_its_way_is_no_reason_to_refuse_for_good():
     """After a refusal for good the learner would count the answer as lost, or the owner as gone."""
 
-    async def never(_: bytes) -> None:
+    async def never(_):
         await asyncio.sleep(60)
 
-    async def deliver() -> None:
+    async def deliver():
         service = SimpleNamespace(access=SimpleNamespace(calls_per_learner=1))
         calls, patience = Calls(service, idle_seconds=0.05), Patience(0.05)
         try:

@@ -1,12 +1,8 @@
 """What an owner's officer is shown of the columns, and what is too much to pass in silence."""
 
-from __future__ import annotations
-
 import unicodedata
 import warnings
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +18,6 @@ from common.column_faults import (
 from common.column_fit import count_empty_rows, look_at_columns
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from owner.column_report import LEGEND, columns_table, notes_below, refuse_faults
@@ -30,7 +25,7 @@ from owner.column_report import LEGEND, columns_table, notes_below, refuse_fault
 N = 400
 
 
-def people(seed: int, num_records: int = N) -> pd.DataFrame:
+def people(seed, num_records=N):
     rng = np.random.default_rng(seed)
     age = rng.normal(50.0, 12.0, num_records)
     sex = rng.choice(["Female", "Male"], num_records)
@@ -40,12 +35,12 @@ def people(seed: int, num_records: int = N) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def study_map() -> FeatureMap:
+def study_map():
     settings = FeatureSettings(target="cost", public=TableSource())
     return fit_feature_map(people(0, 2000), settings, source="public.parquet")
 
 
-def faults(table: pd.DataFrame, study_map: FeatureMap) -> dict[str, list[str]]:
+def faults(table, study_map):
     found = {
         one.name: [fault.words for fault in faults_of(one)]
         for one in look_at_columns(table, study_map)
@@ -114,7 +109,7 @@ def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short():
         assert grade.cut < 0.02
 
 
-CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
+CHANGES = [
     (
         "age",
         lambda t: t["age"] * 365,
@@ -233,7 +228,7 @@ def test_a_column_that_is_accepted_passes_no_other(study_map):
     assert "'age'" not in str(refused.value)
 
 
-def told_of(tables: dict[str, pd.DataFrame], study_map: FeatureMap, **options: bool) -> list[str]:
+def told_of(tables, study_map, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_of_misfits(tables, study_map, **options)
@@ -304,7 +299,7 @@ def test_a_doubt_is_told_and_refuses_nothing():
     assert refuse_faults(seen, accepted=("sex",)) == ()
 
 
-def shown(table: pd.DataFrame, feature_map: FeatureMap) -> tuple[dict[str, list[str]], list[str]]:
+def shown(table, feature_map):
     """Each column's cells as the officer sees them, and the lines below."""
     seen = look_at_columns(table, feature_map)
     made = columns_table(seen)
@@ -332,7 +327,7 @@ def test_rows_that_count_and_hold_nothing_are_named(study_map, empty, words):
 def test_codes_for_missing_are_gaps_to_the_officer_and_no_other_spellings():
     """An invitation may name a value so that records which have it are counted as left out."""
 
-    def with_codes(seed: int, num_records: int) -> pd.DataFrame:
+    def with_codes(seed, num_records):
         table = people(seed, num_records)
         return table.assign(
             ward=table["ward"].mask(table.index % 4 == 0, "U"),

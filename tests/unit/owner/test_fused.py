@@ -1,7 +1,5 @@
 """The compiled gradient is the one in blocks, to 1e-12, in one order, and from a safe place."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import os
@@ -23,14 +21,14 @@ from owner.shards import Shard
 EVERY_FLAG = 31
 
 
-def records_of(n: int, p: int, *, dtype: type = np.float64, seed: int = 0) -> Records:
+def records_of(n, p, *, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, p)).astype(dtype)
     return Records(features=features, targets=np.sign(rng.uniform(-1, 1, n)))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compiled_once() -> None:
+def _compiled_once():
     """Kept where the user keeps it, so that tests compile once for all runs."""
     for name in fused.SLOPES:
         for clipped in (False, True):
@@ -283,7 +281,7 @@ for kernel in sys.argv[2:]:
 """
 
 
-def in_a_process(folder: Path, *kernels: str) -> str:
+def in_a_process(folder, *kernels):
     """What a process says that computes by these kernels, compiled or read from a folder."""
     command = [sys.executable, "-c", IN_A_PROCESS, str(folder), *kernels]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

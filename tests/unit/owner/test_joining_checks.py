@@ -1,7 +1,5 @@
 """What an officer types when joining, and would do nothing, is refused with its reason."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +10,6 @@ import pytest
 
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from owner.joining import asked_in_words
@@ -20,7 +17,7 @@ from owner.joining_checks import check_columns_typed, check_lifetime, check_spel
 from owner.translation import parse_pairs, parse_spellings
 
 
-def loans(num_records: int = 400) -> pd.DataFrame:
+def loans(num_records=400):
     rng = np.random.default_rng(0)
     day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, num_records), unit="D")
     return pd.DataFrame(
@@ -34,12 +31,12 @@ def loans(num_records: int = 400) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def study_map() -> FeatureMap:
+def study_map():
     settings = FeatureSettings(target="default", positive=("yes",), public=TableSource())
     return fit_feature_map(loans(), settings, source="public.csv")
 
 
-def typed(study_map: FeatureMap, *spellings: str, unit: str = "", rename: str = "") -> None:
+def typed(study_map, *spellings, unit="", rename=""):
     units = [unit] if unit else []
     renamed = parse_pairs("--rename", rename.split())
     check_columns_typed(

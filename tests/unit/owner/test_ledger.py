@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import sqlite3
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -148,7 +144,7 @@ def test_ledger_belongs_to_the_shard(path):
         open_ledger(path, "new records")
 
 
-def _try_to_open(path: Path, answers: Any) -> None:
+def _try_to_open(path, answers):
     try:
         open_ledger(path).close()
         answers.put("opened")

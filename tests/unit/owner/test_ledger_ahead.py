@@ -1,10 +1,7 @@
 """Charges in blocks: before a response leaves, and never for two queries."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from functools import partial
@@ -27,7 +24,7 @@ enroll = partial(ledgers.enroll, responses=PROMISED, epsilon=Fraction(1), lifeti
 
 
 @contextmanager
-def killed_with(path: Path, numbers: range) -> Iterator[Path]:
+def killed_with(path, numbers):
     """A ledger as a process leaves it that is killed after these charges."""
     with closing(opened(path)) as ledger:
         if not ledger.responses:
@@ -43,7 +40,7 @@ def killed_with(path: Path, numbers: range) -> Iterator[Path]:
 def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_write(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
-        statements: list[str] = []
+        statements = []
         for number in range(1, PROMISED + 1):
             ledger._db.set_trace_callback(statements.append)
             charge(ledger, number)
@@ -155,7 +152,7 @@ def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(path, monkeypa
     charge(ledger, *range(1, 11))
 
     @contextmanager
-    def failing(db: sqlite3.Connection) -> Iterator[None]:
+    def failing(db):
         yield
         raise sqlite3.OperationalError("disk I/O error")
 

@@ -1,7 +1,5 @@
 """A ledger that is not what was written, or not all of it, is refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -12,7 +10,6 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ledgers import charge, enroll, open_ledger
@@ -38,7 +35,7 @@ from owner.ledger_tables import (
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
-def filled(path: Path) -> None:
+def filled(path):
     """Two studies of 150 responses, one of them asked 130 times, and one that was closed."""
     ledger = open_ledger(path)
     for study in ("s", "t"):
@@ -190,7 +187,7 @@ def test_a_text_that_was_changed_in_use_is_not_believed(path):
     ledger.close()
 
 
-def forge(path: Path, **changes: Any) -> None:
+def forge(path, **changes):
     """Change the first account and write the checksum that belongs to it."""
     with sqlite3.connect(path) as db:
         *values, checksum = db.execute("SELECT * FROM studies").fetchone()
@@ -242,7 +239,7 @@ def test_a_ledger_that_a_stranger_made_moves_no_cursor_though_its_checksums_fit(
     ledger = open_ledger(path)
     enroll(ledger)
     ledger.close()
-    change: dict[str, Any] = {name: value}
+    change = {name: value}
     with sqlite3.connect(path) as db:
         study = StudyRow(*db.execute("SELECT * FROM studies").fetchone()[:-1])
         account = AccountRow(*db.execute("SELECT * FROM accounts").fetchone()[:-1])
@@ -280,7 +277,7 @@ def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(path
     ledger.close()
     with closing(sqlite3.connect(path)) as db:
         db.executescript(change)
-    asked: list[str] = []
+    asked = []
     with closing(sqlite3.connect(path)) as db:
         db.set_trace_callback(asked.append)
         with pytest.raises(LedgerError, match="its tables are not those of version 3"):
@@ -344,7 +341,7 @@ def test_a_ledger_that_lost_one_change_is_refused(path):
             check_mark(books, ahead, path)
 
 
-def has_attributes(folder: Path) -> bool:
+def has_attributes(folder):
     try:
         os.setxattr(folder, ATTRIBUTE, b"1")
     except OSError:
@@ -392,7 +389,7 @@ def test_the_furthest_of_the_marks_counts(path, behind):
 
 
 def test_without_attributes_the_lock_tells_and_the_log_warns(path, monkeypatch, caplog):
-    def unsupported(*_: object) -> None:
+    def unsupported(*_):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "setxattr", unsupported)
@@ -421,7 +418,7 @@ def test_a_mark_that_is_damaged_is_refused(path):
     assert lock.read_bytes() == whole
 
 
-def moved(path: Path, suffix: str, *, replaced: bool) -> Path:
+def moved(path, suffix, *, replaced):
     """Where a file of the ledger is now; another may be in its place."""
     file = Path(f"{path}{suffix}")
     away = file.rename(path.with_name("away"))
@@ -451,10 +448,10 @@ def test_a_ledger_that_was_moved_takes_no_charge(path, suffix, replaced):
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-given", ".lock"])
 def test_a_ledger_that_is_moved_after_long_takes_no_charge(path, suffix, replaced, monkeypatch):
     """While nothing changes in its folder, its files are not looked at one by one."""
-    looked: list[int] = []
+    looked = []
     look = LedgerFiles.check_in_place
 
-    def looks(files: LedgerFiles) -> None:
+    def looks(files):
         looked.append(1)
         look(files)
 

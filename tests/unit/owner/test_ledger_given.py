@@ -1,17 +1,13 @@
 """The log of what was given: one sync a response, nothing lost by a kill, nothing given twice."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ledgers
 import pytest
@@ -32,12 +28,12 @@ ACCOUNT, OTHER = b"a" * 16, b"b" * 16
 SIZE = 8
 
 
-def record(number: int) -> bytes:
+def record(number):
     return number.to_bytes(RECORD_BYTES, "big")
 
 
 @contextmanager
-def opened_log(path: Path) -> Iterator[GivenLog]:
+def opened_log(path):
     handle = os.open(f"{path}{GIVEN}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield GivenLog(handle)
@@ -45,7 +41,7 @@ def opened_log(path: Path) -> Iterator[GivenLog]:
         os.close(handle)
 
 
-def filled(log: GivenLog, account: bytes, numbers: range) -> Given:
+def filled(log, account, numbers):
     """A log's block with these responses noted, and what it should say."""
     log.begin(account, 64, SIZE, generation=9)
     for number in numbers:
@@ -108,7 +104,7 @@ def test_a_file_that_is_no_log_says_nothing(path, content):
     assert read_given(path).given == {}
 
 
-CRAFTED: dict[str, list[tuple[bytes, bytes]]] = {
+CRAFTED = {
     "an entry of nothing": [(b"", b"")],
     "a note of an account that was never begun": [(OTHER, record(1) + response(1))],
     "a note that is cut off": [(OTHER, b"\0")],
@@ -151,10 +147,10 @@ def test_two_blocks_have_room_and_the_file_stays_small(path, size):
 
 
 def test_each_note_is_synced_and_no_note_makes_the_file_longer(path, monkeypatch):
-    synced: list[int] = []
+    synced = []
     whole = os.fdatasync
 
-    def sync(handle: int) -> None:
+    def sync(handle):
         synced.append(os.fstat(handle).st_size)
         whole(handle)
 
@@ -168,7 +164,7 @@ def test_each_note_is_synced_and_no_note_makes_the_file_longer(path, monkeypatch
 # --- the ledger with it -------------------------------------------------------------------------
 
 
-def copied(path: Path, name: str) -> Path:
+def copied(path, name):
     """A copy of a ledger with its files and their marks, as a kill at this moment leaves it."""
     folder = path.parent / name
     folder.mkdir()
@@ -177,7 +173,7 @@ def copied(path: Path, name: str) -> Path:
     return folder / path.name
 
 
-def digests(path: Path) -> list[str]:
+def digests(path):
     return [each for each, _ in charges_of(read_history(path).studies[0][1])]
 
 
@@ -217,7 +213,7 @@ def test_a_killed_owner_loses_nothing(path, given):
 def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path):
     with closing(open_ledger(path)) as ledger:
         enroll(ledger)
-        statements: list[str] = []
+        statements = []
         ledger._db.set_trace_callback(statements.append)
         charge(ledger, *range(1, PROMISED + 1))
         assert statements.count("COMMIT") == 4
@@ -231,15 +227,15 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monke
     with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 65))
-        left: list[Path] = []
+        left = []
         begin, keep = GivenLog.begin, Ledger._keep
 
-        def begin_and_copy(log: GivenLog, *values: Any, **named: Any) -> None:
+        def begin_and_copy(log, *values, **named):
             begin(log, *values, **named)
             if moment == "before the commit":
                 left.append(copied(path, "left"))
 
-        def copy_and_keep(held: Ledger, *books: Any) -> None:
+        def copy_and_keep(held, *books):
             if moment == "after the commit":
                 left.append(copied(path, "left"))
             keep(held, *books)
@@ -279,17 +275,17 @@ def test_studies_share_a_log_that_is_written_over_when_it_is_full(path, monkeypa
     assert digests(path) == list(map(digest, range(1, PROMISED + 1)))
 
 
-def lose(file: Path, older: Path) -> None:
+def lose(file, older):
     del older
     file.unlink()
 
 
-def cut(file: Path, older: Path) -> None:
+def cut(file, older):
     del older
     os.truncate(file, file.stat().st_size // 1000)
 
 
-def put_back(file: Path, older: Path) -> None:
+def put_back(file, older):
     shutil.copy2(older, file)
 
 
@@ -349,7 +345,7 @@ def test_an_older_log_is_not_believed_after_its_block_was_written_down(path):
 
 
 def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatch):
-    def fail(handle: int) -> None:
+    def fail(handle):
         raise OSError(5, "Input/output error")
 
     ledger = open_ledger(path)
@@ -374,7 +370,7 @@ def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatc
 def test_memory_that_runs_out_gives_no_number_twice(path, monkeypatch):
     """A response that nobody got stands in no log: else it could be had beside another one."""
 
-    def run_out(*_: object) -> None:
+    def run_out(*_):
         raise MemoryError
 
     with closing(open_ledger(path)) as ledger:
@@ -395,7 +391,7 @@ def test_memory_that_runs_out_gives_no_number_twice(path, monkeypatch):
 
 
 def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monkeypatch):
-    def full(handle: int, content: bytes, position: int) -> int:
+    def full(handle, content, position):
         raise OSError(28, "No space left on device")
 
     with closing(open_ledger(path)) as ledger:
@@ -413,7 +409,7 @@ def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monk
 def test_whether_a_ledger_that_failed_can_be_charged_is_seen_without_a_charge(path, monkeypatch):
     """The log has to grow, which the database has no need of."""
 
-    def full(handle: int, content: bytes, position: int) -> int:
+    def full(handle, content, position):
         raise OSError(28, "No space left on device")
 
     with closing(open_ledger(path)) as ledger:
@@ -455,11 +451,11 @@ def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
 # --- a log that was set back, and kills after that ----------------------------------------------
 
 
-def killed(*_: object) -> None:
+def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
+def killed_after(path, *lives):
     """Lives of an owner, each of which ends by a kill."""
     for life in lives:
         child = os.fork()
@@ -472,10 +468,10 @@ def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
-def keeps_a_copy(path: Path) -> Callable[[Ledger], None]:
+def keeps_a_copy(path):
     """Ten responses; an older copy of the log knows of five."""
 
-    def life(ledger: Ledger) -> None:
+    def life(ledger):
         enroll(ledger)
         charge(ledger, *range(1, 6))
         shutil.copy2(f"{path}{GIVEN}", f"{path}-older")
@@ -484,20 +480,20 @@ def keeps_a_copy(path: Path) -> Callable[[Ledger], None]:
     return life
 
 
-def nothing(ledger: Ledger) -> None:
+def nothing(ledger):
     del ledger
 
 
-def never(ledger: Ledger) -> None:
+def never(ledger):
     del ledger
     pytest.fail("it was to be killed before")
 
 
-def enrolls(ledger: Ledger) -> None:
+def enrolls(ledger):
     enroll(ledger, "t")
 
 
-def answers_another(ledger: Ledger) -> None:
+def answers_another(ledger):
     enroll(ledger, "t")
     charge(ledger, 1, 2, study="t")
 
@@ -551,7 +547,7 @@ def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch)
 
 def test_a_closing_that_fails_stops_no_other_study(path, monkeypatch):
     @contextmanager
-    def failing(db: sqlite3.Connection) -> Iterator[None]:
+    def failing(db):
         yield
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -566,11 +562,11 @@ def test_a_closing_that_fails_stops_no_other_study(path, monkeypatch):
         charge(ledger, 3)
 
 
-def closes(ledger: Ledger) -> None:
+def closes(ledger):
     ledger.close_study("t")
 
 
-def charges(ledger: Ledger) -> None:
+def charges(ledger):
     charge(ledger, 1, study="t")
 
 
@@ -578,7 +574,7 @@ def charges(ledger: Ledger) -> None:
 def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, change, monkeypatch):
     """The owner was killed between a commit and its mark."""
 
-    def life(ledger: Ledger) -> None:
+    def life(ledger):
         if change is not enrolls:
             enroll(ledger, "t")
         keeps_a_copy(path)(ledger)
@@ -597,7 +593,7 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, chan
 
 
 def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monkeypatch):
-    def life(ledger: Ledger) -> None:
+    def life(ledger):
         for study in ("s", "t", "u"):
             enroll(ledger, study)
             charge(ledger, 1, 2, 3, study=study)
@@ -607,7 +603,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
     write = Ledger._write
     for fatal in range(1, 4):
 
-        def dies(self: Ledger, *values: Any, at: int = fatal) -> bytes:
+        def dies(self, *values, at=fatal):
             nonlocal steps
             steps += 1
             if steps == at:
@@ -690,7 +686,7 @@ def test_a_last_response_that_is_alone_in_its_block_is_counted(path):
 def test_the_log_has_its_name_on_the_disk_before_anything_is_noted_in_it(path, monkeypatch):
     synced, sync = [], os.fsync
 
-    def noted(handle: int) -> None:
+    def noted(handle):
         sync(handle)
         if os.path.samestat(os.fstat(handle), path.parent.stat()):
             synced.append({file.name for file in path.parent.iterdir()})

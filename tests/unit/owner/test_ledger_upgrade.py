@@ -1,13 +1,9 @@
 """A ledger of schema version 2 opens, goes on, and means the same."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ledgers import open_ledger
@@ -25,11 +21,11 @@ TIME = "2026-01-02T03:04:05.678+00:00"
 STUDIES = {"whole": (200, 200, True), "under-way": (150, 129, False), "unasked": (9, 0, True)}
 
 
-def theta(study: str, sequence: int) -> str:
+def theta(study, sequence):
     return hashlib.sha256(f"{study} {sequence}".encode()).hexdigest()
 
 
-def old_terms(study: str, promised: int) -> dict[str, Any]:
+def old_terms(study, promised):
     """Terms as version 0.1 wrote them: every field, the whole map."""
     return {
         "clip": None,
@@ -45,13 +41,13 @@ def old_terms(study: str, promised: int) -> dict[str, Any]:
     }
 
 
-def terms(study: str) -> StudyTerms:
+def terms(study):
     values = old_terms(study, STUDIES[study][0])
     return StudyTerms(**values | {"epsilon": Fraction(1, 3)})
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A ledger of version 2, as its program left it."""
     path = tmp_path / "ledger.sqlite"
     with sqlite3.connect(path) as db:
@@ -83,7 +79,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def check_meaning(entries: list[Any]) -> None:
+def check_meaning(entries):
     for entry, (study, (promised, answered, closed)) in zip(entries, STUDIES.items(), strict=True):
         assert (entry.study_id, entry.learner, entry.epsilon) == (study, "ann", Fraction(1, 3))
         assert entry.noise_scale == 0.1 + list(STUDIES).index(study)

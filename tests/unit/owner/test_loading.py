@@ -1,15 +1,10 @@
 """Which columns learners are told of, and headers that are no headers."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sqlite3
 import tomllib
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +18,7 @@ from common.features import load_feature_map
 from common.tables import read_selected
 from owner.attaching import open_attachment
 from owner.ledger_rows import LedgerError
-from owner.loading import Loaded, load_records, load_to_serve
+from owner.loading import load_records, load_to_serve
 from owner.policy import OwnerSettings
 from owner.raw_rows import evenly_held
 from owner.server import start_owner
@@ -31,10 +26,10 @@ from owner.shard import fingerprint
 
 
 @pytest.fixture
-def settings(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
+def settings(owner_folder):
     """An owner's settings without a feature map of its own, its table a CSV file."""
 
-    def write(text: str, **data: Any) -> Path:
+    def write(text, **data):
         path = owner_folder()
         (path.parent / "t.csv").write_text(text)
         table = tomllib.loads(path.read_text())
@@ -46,11 +41,11 @@ def settings(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
     return write
 
 
-def opened(path: Path) -> None:
+def opened(path):
     start_owner(path, listen=None, insecure_noise_seed=None).drain(grace=0.1)
 
 
-def attached(path: Path) -> None:
+def attached(path):
     open_attachment(
         path, learner="127.0.0.1:1", stay=False, insecure=False, insecure_noise_seed=None
     )
@@ -134,7 +129,7 @@ def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
     assert said[0][1] == 0
 
 
-def pinned(owner_folder: Callable[..., Path], table: pd.DataFrame, **data: Any) -> Path:
+def pinned(owner_folder, table, **data):
     """An owner with a feature map of its own and this table as CSV."""
     path = owner_folder(table=table)
     table.to_csv(path.parent / "shard.csv", index=False)
@@ -144,7 +139,7 @@ def pinned(owner_folder: Callable[..., Path], table: pd.DataFrame, **data: Any) 
     return path
 
 
-def loaded(path: Path) -> Loaded:
+def loaded(path):
     settings = load_settings(OwnerSettings, path)
     own = load_feature_map(path.parent / settings.features) if settings.features else None
     return load_records(settings, base=path.parent, pinned=own)

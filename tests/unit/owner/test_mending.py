@@ -1,7 +1,5 @@
 """A ledger that failed is tried again by one thread, until it works or the owner stops."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

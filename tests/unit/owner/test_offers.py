@@ -1,11 +1,8 @@
 """Which offers an owner accepts."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +15,13 @@ from owner.offers import MOST_PAUSING, Offers, OfferSettings
 PATIENCE = 10.0
 
 
-def offers(pauses: list[float], now: time = time(12), **settings: Any) -> Offers:
+def offers(pauses, now=time(12), **settings):
     checked = check_settings(OfferSettings, settings, where="test")
     return Offers(checked, pause=pauses.append, now=lambda: now)
 
 
 def test_an_owner_without_settings_always_listens():
-    pauses: list[float] = []
+    pauses = []
     assert all(offers(pauses).accepts("ann") for _ in range(100))
     assert pauses == []
 
@@ -37,7 +34,7 @@ def test_it_accepts_its_share_of_the_offers():
 
 
 def test_outside_its_hours_it_declines_and_does_not_pause():
-    pauses: list[float] = []
+    pauses = []
     hours = ["22:00-06:00", "12:30-13:00"]
     heard = [
         offers(pauses, time(hour, minute), hours=hours, delay=1.0).accepts("ann")
@@ -48,7 +45,7 @@ def test_outside_its_hours_it_declines_and_does_not_pause():
 
 
 def test_pauses_are_exponential_with_the_mean_that_is_set():
-    pauses: list[float] = []
+    pauses = []
     owner = offers(pauses, delay=0.2)
     for _ in range(10_000):
         owner.accepts("ann")
@@ -60,7 +57,7 @@ def test_pauses_are_exponential_with_the_mean_that_is_set():
 def test_no_learner_has_all_pauses_and_those_that_end_make_room():
     over, pausing = threading.Event(), threading.Semaphore(0)
 
-    def pause(_: float) -> None:
+    def pause(_):
         pausing.release()
         assert over.wait(PATIENCE)
 

@@ -1,13 +1,9 @@
 """Studies are made ready beside the answers of others, and races change no budget."""
 
-from __future__ import annotations
-
 import json
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,16 +11,15 @@ from pydantic import ValidationError
 
 from common.errors import OrderError, PolicyError, RefusedError
 from common.features import FeatureMap
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from owner import studies as held
-from owner.answering import DataOwner
 from owner.mechanism import secure_noise
 from owner.open_study import StudyMaker
 
 PATIENCE = 30.0
 
 
-def ask(owner: DataOwner, sequence: int, study: str = "study-1", learner: str = "ann") -> bytes:
+def ask(owner, sequence, study="study-1", learner="ann"):
     query = Query(study_id=study, sequence=sequence, theta=np.zeros(4))
     return owner.answer(query, learner=learner).gradient.tobytes()
 
@@ -32,12 +27,12 @@ def ask(owner: DataOwner, sequence: int, study: str = "study-1", learner: str = 
 class Gate:
     """Lets studies be made ready only as far as the test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.waiting = threading.Semaphore(0)
         self.open = threading.Event()
         prepare = StudyMaker.prepare
 
-        def gated(maker: StudyMaker, terms: StudyTerms) -> Any:
+        def gated(maker, terms):
             study = prepare(maker, terms)
             self.waiting.release()
             assert self.open.wait(PATIENCE)
@@ -45,19 +40,19 @@ class Gate:
 
         monkeypatch.setattr(StudyMaker, "prepare", gated)
 
-    def reached_by(self, count: int) -> None:
+    def reached_by(self, count):
         for _ in range(count):
             assert self.waiting.acquire(timeout=PATIENCE)
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch):
     gate = Gate(monkeypatch)
     yield gate
     gate.open.set()
 
 
-def outcome(future: Future[Any]) -> str:
+def outcome(future):
     try:
         future.result(PATIENCE)
     except RefusedError as error:
@@ -175,7 +170,7 @@ def test_sixty_four_studies_are_all_held_ready(open_owner, make_terms):
 def test_a_map_that_takes_long_to_read_is_refused_unread(open_owner, make_terms, monkeypatch):
     owner = open_owner(pinned=None)
 
-    def read(*_: object, **__: object) -> None:
+    def read(*_, **__):
         raise AssertionError("the text was read")
 
     monkeypatch.setattr(FeatureMap, "from_json", read)

@@ -3,16 +3,12 @@
 A database sorts its rows, so one record that is replaced may move all others by a place.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.arrays import Vector
 from common.features import FeatureMap
 from common.losses import LOSSES
 from common.privacy import l1_sensitivity
@@ -32,7 +28,7 @@ N = 2 * block_records(P) + 7
 RNG = np.random.default_rng(5)
 
 
-def models_at_margin_1(record: Vector) -> list[Vector]:
+def models_at_margin_1(record):
     """Models at which the record's margin is 1, but for the last bits."""
     models = []
     for _ in range(25):
@@ -86,7 +82,7 @@ def test_a_shard_of_equal_records_answers_as_one_of_them(make_terms, kind):
     record /= np.abs(record).sum()
     terms = make_terms(**{"responses": 1} | JUMPS[kind])
 
-    def shard(n: int) -> Shard:
+    def shard(n):
         return Shard(Records(features=np.tile(record, (n, 1)), targets=np.full(n, target)))
 
     one, many, seen = shard(1), shard(N), set()
@@ -144,7 +140,7 @@ def test_compiled_code_answers_for_equal_records_as_for_one_of_them(clipped):
         np.testing.assert_allclose(sums[1:], [sums[0]] * 2, rtol=1e-9)
 
 
-def plain_map(names: list[str]) -> FeatureMap:
+def plain_map(names):
     """Columns between -1 and 1 as they are, and a class."""
     rule = {"kind": "number", "fill": 0.0, "low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}
     return FeatureMap.model_validate(
@@ -159,7 +155,7 @@ def plain_map(names: list[str]) -> FeatureMap:
     )
 
 
-def served_shard(folder: Path, feature_map: FeatureMap, records: list[tuple[float, ...]]) -> Shard:
+def served_shard(folder, feature_map, records):
     """The shard of an owner whose records are in a database."""
     file = folder / f"{records[0][0]}.sqlite"
     names = ["id", *feature_map.columns_needed]

@@ -1,9 +1,5 @@
 """Whom an owner serves, whoever asks it to look."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -15,7 +11,7 @@ from owner.policy import Policy, check_learner, check_policy
 DIGEST = "sha256:" + "0" * 64
 
 
-def policy(**changes: Any) -> Policy:
+def policy(**changes):
     values = {"epsilon_per_study": "1", "epsilon_lifetime": "1"} | changes
     return Policy.model_validate(values)
 

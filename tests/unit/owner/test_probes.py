@@ -1,7 +1,5 @@
 """What a probe asks: nobody is asked who it is, so little of it is kept."""
 
-from __future__ import annotations
-
 import grpc
 import pytest
 from google.protobuf.message import DecodeError

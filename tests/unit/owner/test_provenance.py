@@ -1,11 +1,7 @@
 """Bounds that were taken from private records: found where they can be, and refused."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from common.errors import InputError, PrivacyLeakWarning
@@ -74,11 +70,11 @@ def test_many_columns_are_named_in_short(table_maker):
 
 
 @pytest.fixture
-def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[..., StudySettings]:
+def study(tmp_path, table_maker):
     table_maker(600, seed=3).to_csv(tmp_path / "all.csv", index=False)
     table_maker(100, seed=4).to_csv(tmp_path / "other.csv", index=False)
 
-    def make(public: dict[str, object], owner: dict[str, object]) -> StudySettings:
+    def make(public, owner):
         return StudySettings.model_validate(
             {
                 "name": "s",

@@ -1,7 +1,5 @@
 """What others learn of an error, and how much of it is logged."""
 
-from __future__ import annotations
-
 import logging
 
 import grpc

@@ -1,9 +1,6 @@
 """What the noise counts for rounding covers what sums lose, whatever the records are."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -13,13 +10,13 @@ from common.domain import Domain
 from common.losses import Hinge
 from common.privacy import UNIT_ROUNDOFF, l1_sensitivity, noise_scale, plan_noise
 from common.stretches import STRETCHES, block_records, longest_chain, stretches
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from owner.gradients import by_compiled_code, in_blocks
 from owner.sums import in_order, moment_sums
 
 HALF = UNIT_ROUNDOFF
 # The first of a stretch is so large that each further one is rounded off, the same way.
-PATTERNS: dict[str, Callable[[int], np.ndarray]] = {
+PATTERNS = {
     "swallowed": lambda m: np.r_[1.0, np.full(m - 1, HALF)],
     "swallowed up": lambda m: np.r_[1.0, np.full(m - 1, 1.000001 * HALF)],
     "swallowed at the end": lambda m: np.r_[np.full(m - 1, HALF), 1.0],
@@ -35,7 +32,7 @@ def small_blocks(blocks_of):
     blocks_of(2**6)
 
 
-def shard_of(pattern: str, n: int) -> np.ndarray:
+def shard_of(pattern, n):
     """One feature, whose stretches have the pattern each; only the first begins with a giant."""
     ranges = stretches(n, 1)
     parts = [PATTERNS[pattern](stop - start) for start, stop in ranges]
@@ -44,7 +41,7 @@ def shard_of(pattern: str, n: int) -> np.ndarray:
     return np.concatenate(parts)[:, None]
 
 
-def sums_of(features: np.ndarray) -> dict[str, float]:
+def sums_of(features):
     """The sum of all records by each way in which an owner adds."""
     n = len(features)
     ones = np.ones(n)
@@ -94,7 +91,7 @@ def test_joining_the_stretches_counts_and_one_block_counts_its_records():
 def test_many_records_need_little_more_noise_than_the_formula(n, times, monkeypatch, make_terms):
     monkeypatch.undo()
     stretches.cache_clear()
-    terms: StudyTerms = make_terms(responses=1, epsilon=Fraction(1), clip=0.5)
+    terms = make_terms(responses=1, epsilon=Fraction(1), clip=0.5)
     domain = Domain(feature_bound=np.ones(1), target_bound=1.0)
     exact = l1_sensitivity(gradient_bound=0.5, num_records=n)
     formula = noise_scale(l1_sensitivity=exact, epsilon=Fraction(1), responses=1)

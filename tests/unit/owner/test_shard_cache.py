@@ -1,13 +1,10 @@
 """Shards on the disk are those in memory, bit for bit, and nobody else's to read or to change."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,13 +20,13 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
 from owner import shard
-from owner.loading import Served, load_to_serve
+from owner.loading import load_to_serve
 from owner.policy import OwnerSettings
 from owner.shard_cache import KEPT_FILES, ShardCache
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch):
     """Tables of a few rows come in several batches, too."""
     monkeypatch.setattr(shard, "ROWS_AT_ONCE", 5)
     for module in ("common.parquet_files", "common.csv_files", "common.databases"):
@@ -37,7 +34,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batches.BATCH_ROWS > 7
 
 
-def serve(folder: Path, pinned: FeatureMap | None, **data: object) -> Served:
+def serve(folder, pinned, **data):
     folder.chmod(0o700)
     values = {
         "name": "owner-a",
@@ -49,12 +46,12 @@ def serve(folder: Path, pinned: FeatureMap | None, **data: object) -> Served:
     return load_to_serve(settings, base=folder, pinned=pinned)
 
 
-def equal(one: Records, other: Records) -> None:
+def equal(one, other):
     np.testing.assert_array_equal(one.features, other.features)
     np.testing.assert_array_equal(one.targets, other.targets)
 
 
-def written(table: pd.DataFrame, folder: Path, kind: str) -> dict[str, object]:
+def written(table, folder, kind):
     path = folder / f"t.{kind}"
     if kind == "parquet":
         table.to_parquet(path, index=False)
@@ -112,7 +109,7 @@ def test_records_without_a_target_are_left_out_alike(tmp_path, feature_map, tabl
     equal(far.table.shard(feature_map).records, held.table.shard(feature_map).records)
 
 
-def files(folder: Path) -> list[Path]:
+def files(folder):
     return sorted((folder / "ledger.sqlite.shards").glob("*.*"))
 
 
@@ -185,8 +182,8 @@ def test_other_records_meet_no_old_file(tmp_path, feature_map, table_maker):
     equal(far, held)
 
 
-def shard_of(cache: ShardCache, digest: str, value: float) -> Records:
-    def fill(records: Records) -> None:
+def shard_of(cache, digest, value):
+    def fill(records):
         records.features[:] = value
         records.targets[:] = 1.0
 
@@ -211,7 +208,7 @@ def test_no_word_names_a_file_which_confirms_a_guess_of_all_records(tmp_path, ca
     assert f"written to {folder}" in caplog.text
     assert file.stem not in caplog.text
 
-    def full(*given: object) -> None:
+    def full(*given):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
@@ -228,7 +225,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path):
 def test_a_full_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
 
-    def full(*given: object) -> None:
+    def full(*given):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
@@ -240,7 +237,7 @@ def test_a_full_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
 def test_what_was_not_finished_does_not_count(tmp_path):
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
 
-    def fails(records: Records) -> None:
+    def fails(records):
         records.features[0, 0] = 5.0
         raise KeyboardInterrupt
 
@@ -265,7 +262,7 @@ def test_two_that_make_the_same_shard_wait_for_each_other(tmp_path):
     caches = [ShardCache(tmp_path / "shards", fingerprint="f") for _ in range(2)]
     waits, made = threading.Event(), list[Records]()
 
-    def fill(records: Records) -> None:
+    def fill(records):
         made.append(records)
         waits.wait(0.2)
         records.features[:], records.targets[:] = 3.0, 1.0

@@ -1,7 +1,5 @@
 """Records stored in float32 keep every public bound, so their rounding costs no privacy."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

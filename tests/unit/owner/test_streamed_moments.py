@@ -1,7 +1,5 @@
 """Moments of records that stay where they are: one pass, no file, and the bits of a held shard."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
@@ -11,8 +9,6 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +24,7 @@ from common.terms import Query
 from owner import raw_rows
 from owner import shard as shard_module
 from owner.core import EXACT, exact_answer
-from owner.loading import Served, load_to_serve
+from owner.loading import load_to_serve
 from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.server import open_owner
@@ -36,15 +32,13 @@ from owner.shards import MomentShard, Shard, by_moments
 from owner.sums import MomentStream, moment_sums
 
 APPLY = FeatureMap.apply
-POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
-MOSTLY_MOMENTS: dict[str, Any] = {"losses": ["squared"], "validation": False}
-MOMENTS_ONCE: dict[str, Any] = {"release": "moments", "clip": None, "responses": 1}
+POLICY = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
+MOSTLY_MOMENTS = {"losses": ["squared"], "validation": False}
+MOMENTS_ONCE = {"release": "moments", "clip": None, "responses": 1}
 THETA = np.array([0.25, -0.5, 0.125, 1.0])
 
 
-def settings_of(
-    folder: Path, policy: dict[str, Any] | None = None, **data: object
-) -> OwnerSettings:
+def settings_of(folder, policy=None, **data):
     folder.chmod(0o700)
     values = {
         "name": "owner-a",
@@ -55,24 +49,24 @@ def settings_of(
     return check_settings(OwnerSettings, values, where="test")
 
 
-def serve(folder: Path, pinned: FeatureMap | None, **data: object) -> Served:
+def serve(folder, pinned, **data):
     return load_to_serve(settings_of(folder, **data), base=folder, pinned=pinned)
 
 
-def maker(served: Served) -> StudyMaker:
+def maker(served):
     """Makes studies ready without drawing noise."""
 
     class NoNoise:
-        def __init__(self, plan: object) -> None:
+        def __init__(self, plan):
             """Whatever the plan."""
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return Fraction(0)
 
-        def wait(self) -> None:
+        def wait(self):
             """Nothing is drawn."""
 
-        def stop(self) -> None:
+        def stop(self):
             """Nothing is drawn."""
 
     return StudyMaker(
@@ -83,7 +77,7 @@ def maker(served: Served) -> StudyMaker:
     )
 
 
-def files(folder: Path) -> list[str]:
+def files(folder):
     return sorted(file.suffix for file in (folder / "ledger.sqlite.shards").glob("*.*"))
 
 
@@ -121,7 +115,7 @@ def test_a_stream_that_ends_early_has_no_sums():
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch):
     """Tables of a few rows come in several batches, and are several blocks."""
     monkeypatch.setattr(shard_module, "ROWS_AT_ONCE", 5)
     for module in ("common.parquet_files", "common.csv_files", "common.databases"):
@@ -155,7 +149,7 @@ def test_a_study_of_moments_makes_no_file_and_answers_as_a_held_shard(
     assert maker(served).prepare(terms).shard is far
 
 
-NEEDY: list[dict[str, Any]] = [
+NEEDY = [
     {"clip": 1.0},
     {"loss": "huber", "delta": 1.0, "clip": None},
     {"release": "newton", "clip": 1.0, "curvature_scale": 1.0},
@@ -268,7 +262,7 @@ def test_a_database_that_changed_is_not_read_again(tmp_path, feature_map, table_
     library = pytest.importorskip("sqlite3" if kind == "sqlite" else "duckdb")
     path, table = tmp_path / f"t.{kind}", table_maker(40, seed=5)
 
-    def run(*statements: str) -> None:
+    def run(*statements):
         with closing(library.connect(str(path))) as db:
             for statement in statements:
                 db.execute(statement)
@@ -305,7 +299,7 @@ def test_a_database_is_read_in_the_state_that_was_looked_at(
     before = served.table.moments(feature_map)
     stream_selected = raw_rows.stream_selected
 
-    def written_to(*given: Any) -> int:
+    def written_to(*given):
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("update t set y = y + 1")
         return stream_selected(*given)
@@ -320,7 +314,7 @@ def test_memory_is_a_batch_whatever_the_table(tmp_path, feature_map, table_maker
     monkeypatch.setattr(shard_module, "ROWS_AT_ONCE", 2**10)
     monkeypatch.setattr("common.parquet_files.BATCH_ROWS", 2**12)
     # Of columns that are read at once for the fingerprint nothing is measured.
-    most: dict[int, int] = {}
+    most = {}
     for rows in (2**14, 2**18):
         folder = tmp_path / str(rows)
         folder.mkdir()
@@ -328,7 +322,7 @@ def test_memory_is_a_batch_whatever_the_table(tmp_path, feature_map, table_maker
         served = serve(folder, feature_map)
         held = [pa.default_memory_pool().bytes_allocated()]
 
-        def watched(*given: Any, held: list[int] = held, **rest: Any) -> Any:
+        def watched(*given, held=held, **rest):
             held.append(pa.default_memory_pool().bytes_allocated())
             return APPLY(*given, **rest)
 
@@ -406,7 +400,7 @@ def test_an_owner_answers_the_same_bytes_held_and_far_and_after_a_restart(
         settings = settings_of(folder, MOSTLY_MOMENTS, cache=cache)
         settings = settings.model_copy(update={"features": "map.json"})
 
-        def ask(number: int, *, settings: Any = settings, folder: Path = folder) -> bytes:
+        def ask(number, *, settings=settings, folder=folder):
             owner = open_owner(settings, base=folder, insecure_noise_seed=1)
             try:
                 owner.enroll(terms, learner="ann")

@@ -1,7 +1,5 @@
 """The order of additions is one, whatever the threads, and loses no record."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from itertools import pairwise
@@ -22,7 +20,7 @@ P = 7
 N = (STRETCHES + 5) * (BLOCK_CELLS // P) + 11
 
 
-def big_records() -> Records:
+def big_records():
     rng = np.random.default_rng(0)
     targets = np.sign(rng.uniform(-1, 1, N))
     return Records(features=rng.normal(size=(N, P)), targets=targets)
@@ -106,7 +104,7 @@ def test_sums_of_many_blocks_are_those_of_the_whole():
 def test_stretches_are_added_by_one_thread_of_linear_algebra_each():
     seen = set()
 
-    def part(start: int, stop: int) -> tuple[np.ndarray]:
+    def part(start, stop):
         pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
         seen.update(pool["num_threads"] for pool in pools)
         return (np.ones(1),)
@@ -119,11 +117,11 @@ def test_stretches_are_added_by_one_thread_of_linear_algebra_each():
 class Meeting:
     """Threads that each wait at their first call until all of them are there."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads):
         self._all_there = threading.Barrier(threads, timeout=20)
-        self.came: set[int] = set()
+        self.came = set()
 
-    def attend(self) -> None:
+    def attend(self):
         if threading.get_ident() not in self.came:
             self.came.add(threading.get_ident())
             self._all_there.wait()
@@ -132,7 +130,7 @@ class Meeting:
 class MetSlopes(Squared):
     """Squared loss whose slopes are computed by threads that meet."""
 
-    def slopes(self, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def slopes(self, margins, targets):
         MEETING.attend()
         return super().slopes(margins, targets)
 
@@ -144,7 +142,7 @@ MEETING = Meeting(1)
 def test_so_many_threads_add_and_the_caller_is_one_of_them(threads):
     meeting = Meeting(threads)
 
-    def part(start: int, stop: int) -> tuple[np.ndarray]:
+    def part(start, stop):
         meeting.attend()
         return (np.array([float(stop - start)]),)
 
@@ -158,7 +156,7 @@ def test_so_many_threads_add_and_the_caller_is_one_of_them(threads):
 def test_what_fails_in_any_thread_fails_at_the_caller(fails_at_caller):
     meeting, caller = Meeting(2), threading.get_ident()
 
-    def part(start: int, stop: int) -> tuple[np.ndarray]:
+    def part(start, stop):
         meeting.attend()
         if (threading.get_ident() == caller) == fails_at_caller:
             raise ArithmeticError("no sum")
@@ -180,7 +178,7 @@ def test_few_cells_are_added_by_one_thread(cells, threads, monkeypatch):
 def test_stretches_are_added_in_their_order():
     parts = np.random.default_rng(1).normal(size=(N, 1))
 
-    def part(start: int, stop: int) -> tuple[np.ndarray]:
+    def part(start, stop):
         return (parts[start:stop].sum(axis=0),)
 
     ranges = stretches(N, P)

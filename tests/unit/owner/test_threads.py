@@ -1,7 +1,5 @@
 """Threads that memory runs out for: nobody waits for them, and what needs them ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -13,7 +11,6 @@ import pytest
 import owner.mechanism
 import owner.threads
 from common.terms import Query
-from owner.answering import DataOwner
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 from owner.threads import LOST, LOST_STATUS, Workers, begun
 
@@ -21,12 +18,12 @@ from owner.threads import LOST, LOST_STATUS, Workers, begun
 class Deaf(threading.Thread):
     """A thread that ends before its first step; Python waits for that one."""
 
-    def start(self) -> None:
+    def start(self):
         threading.Event().wait()
 
 
 @pytest.fixture
-def no_memory(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def no_memory(monkeypatch):
     """No thread begins, until this is undone."""
     monkeypatch.setattr(owner.threads, "BEGIN_SECONDS", 0.1)
     monkeypatch.setattr(threading, "Thread", Deaf)
@@ -47,7 +44,7 @@ def test_a_thread_that_does_not_begin_is_not_waited_for(no_memory):
 def test_an_enrolment_whose_noise_has_no_thread_is_refused_and_the_next_is_not(
     open_owner, make_terms, no_memory
 ):
-    served: DataOwner = open_owner(options={"noise": secure_noise})
+    served = open_owner(options={"noise": secure_noise})
     with pytest.raises(RuntimeError, match="did not begin"):
         served.enroll(make_terms(), learner="l")
     assert served.epsilon_held() == 0
@@ -59,10 +56,10 @@ def test_an_enrolment_whose_noise_has_no_thread_is_refused_and_the_next_is_not(
 @pytest.mark.parametrize("vectors", [1, 16])
 def test_nobody_waits_for_noise_of_a_thread_that_ended_without_a_word(vectors, monkeypatch):
     class Ends:
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             raise SystemExit
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return Fraction(responses)
 
     monkeypatch.setattr(owner.mechanism, "LOOK_SECONDS", 0.05)
@@ -77,10 +74,10 @@ def test_nobody_waits_for_noise_of_a_thread_that_ended_without_a_word(vectors, m
 
 def test_noise_that_failed_is_lost_before_its_thread_has_ended(monkeypatch):
     class Fails:
-        def draw(self, count: int) -> np.ndarray:
+        def draw(self, count):
             raise MemoryError
 
-        def epsilon(self, *, responses: int) -> Fraction:
+        def epsilon(self, *, responses):
             return Fraction(responses)
 
     monkeypatch.setattr(DrawnAhead, "is_drawing", True)
@@ -96,10 +93,10 @@ def test_noise_that_failed_is_lost_before_its_thread_has_ended(monkeypatch):
 @pytest.mark.parametrize("ending", [SystemExit, MemoryError])
 def test_a_study_whose_noise_ended_is_made_ready_again(ending, open_owner, make_terms, monkeypatch):
     monkeypatch.setattr(owner.mechanism, "LOOK_SECONDS", 0.05)
-    served: DataOwner = open_owner(options={"noise": secure_noise})
+    served = open_owner(options={"noise": secure_noise})
     draw = SecureNoise.draw
 
-    def once(self: SecureNoise, count: int) -> np.ndarray:
+    def once(self, count):
         if count == 1:
             return draw(self, count)
         raise ending
@@ -108,15 +105,15 @@ def test_a_study_whose_noise_ended_is_made_ready_again(ending, open_owner, make_
     terms = make_terms()
     served.enroll(terms, learner="l")
 
-    def query(sequence: int) -> Query:
+    def query(sequence):
         return Query(study_id=terms.study_id, sequence=sequence, theta=np.zeros(4))
 
-    def ask(sequence: int) -> np.ndarray:
+    def ask(sequence):
         return served.answer(query(sequence), learner="l").gradient
 
-    given: list[np.ndarray] = []
+    given = []
 
-    def ask_up_to(last: int) -> None:
+    def ask_up_to(last):
         while len(given) < last:
             given.append(ask(len(given) + 1))
 

@@ -1,7 +1,5 @@
 """A table in the study's words: renamed, in other units, spelt otherwise, cell by cell."""
 
-from __future__ import annotations
-
 import subprocess
 
 import numpy as np
@@ -17,7 +15,7 @@ from owner.translation import parse_pairs, parse_spellings, translated, with_hin
 TABLE = pd.DataFrame({"sex": ["m", " f ", None, "x"], "age": ["365", "730 ", "n/a", "1e400"]})
 
 
-def put(**words: object) -> pd.DataFrame:
+def put(**words):
     return translated(TABLE, PrivateSource(**words), where="t.csv")
 
 

@@ -1,12 +1,8 @@
 """An algorithm is what its entry of the table says; a new one needs no more than an entry."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
@@ -81,25 +77,23 @@ class Last:
 
     setup: Setup
 
-    def initial_state(self) -> np.ndarray:
+    def initial_state(self):
         return np.zeros(self.setup.num_features)
 
-    def query_point(self, state: np.ndarray, tick: Tick) -> np.ndarray:
+    def query_point(self, state, tick):
         return state
 
-    def apply_responses(
-        self, state: np.ndarray, tick: Tick, responses: Mapping[int, np.ndarray]
-    ) -> np.ndarray:
+    def apply_responses(self, state, tick, responses):
         step = self.setup.constant / self.setup.horizon
         box = self.setup.theta_max
         return np.clip(state - step * responses[tick.owners[0]], -box, box)
 
-    def central_model(self, state: np.ndarray) -> np.ndarray:
+    def central_model(self, state):
         return state
 
 
 @pytest.fixture
-def last(monkeypatch: pytest.MonkeyPatch) -> str:
+def last(monkeypatch):
     kind = Kind(
         make=lambda setup: Last(setup=setup),
         ticks=lambda clocks, num_owners: clocks(),
@@ -111,7 +105,7 @@ def last(monkeypatch: pytest.MonkeyPatch) -> str:
     return "last"
 
 
-def study(public: PublicSide, **algorithm: Any) -> StudySettings:
+def study(public, **algorithm):
     return check_settings(
         StudySettings,
         {

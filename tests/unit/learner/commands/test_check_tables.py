@@ -1,7 +1,5 @@
 """What `copriv check` found is read in a terminal of 80 letters, and in a narrower one."""
 
-from __future__ import annotations
-
 import io
 import re
 

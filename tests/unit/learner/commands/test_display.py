@@ -1,7 +1,5 @@
 """What a run says while it goes."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

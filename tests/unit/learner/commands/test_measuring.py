@@ -1,7 +1,5 @@
 """What a simulation compares its run with."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,14 +1,12 @@
 """A forecast in the target's units is what models have on records like the public ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
 from common.fitting import TargetRule
-from common.losses import Hinge, Huber, Logistic, Loss, Regulariser, Squared
+from common.losses import Hinge, Huber, Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.forecasting.main_measure import expected_quality
 from learner.simulated.groups import PublicGroups
@@ -20,14 +18,14 @@ ILL = TargetRule(name="ill", positive="yes", bound=1.0, fill=-1.0)
 NEAR = 0.05
 
 
-def numbers(rng: np.random.Generator, count: int) -> tuple[Records, np.ndarray]:
+def numbers(rng, count):
     """Records whose targets are mostly within their bounds, and these in days."""
     x = rng.uniform(-1, 1, (count, FEATURES))
     y = x @ np.linspace(-0.5, 0.5, FEATURES) + 0.8 * rng.standard_normal(count)
     return Records(features=x, targets=np.clip(y, -BOUND, BOUND)), y * DAYS.scale + DAYS.center
 
 
-def classes(rng: np.random.Generator, count: int) -> tuple[Records, np.ndarray]:
+def classes(rng, count):
     """Records of two classes, and these."""
     x = rng.uniform(-1, 1, (count, FEATURES))
     chance = 1 / (1 + np.exp(-x @ np.linspace(-2, 2, FEATURES)))
@@ -35,11 +33,11 @@ def classes(rng: np.random.Generator, count: int) -> tuple[Records, np.ndarray]:
     return Records(features=x, targets=y), y
 
 
-def problem(loss: Loss) -> Problem:
+def problem(loss):
     return Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=9.0)
 
 
-def measured(kind: str, theta: np.ndarray, others: Records, raw: np.ndarray) -> float:
+def measured(kind, theta, others, raw):
     margins = others.features @ theta
     if kind == "log_loss":
         return float(np.mean(np.log1p(np.exp(-raw * margins))))

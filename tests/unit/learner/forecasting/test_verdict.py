@@ -1,18 +1,14 @@
 """Where collaboration begins to pay is where the guard lets a study go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.features import FeatureMap
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import FACTORS, Answer, questions
-from learner.forecasting.verdict import Verdict, verdict
+from learner.forecasting.verdict import verdict
 from learner.planning.decision import Decision, Expected
 from learner.planning.ground import Ground
 from learner.planning.guard import LEAST_GAIN
@@ -37,7 +33,7 @@ TINY_GAIN = PUBLIC * (1 - LEAST_GAIN / 2)
 GAIN = PUBLIC / 2
 
 
-def answer(fitness: float) -> Answer:
+def answer(fitness):
     return Answer(
         relative_fitness=fitness,
         low=fitness,
@@ -52,13 +48,13 @@ def answer(fitness: float) -> Answer:
     )
 
 
-def with_ways(its: Answer) -> Answer:
+def with_ways(its):
     """Learnt by Newton's steps, with which ticks that are no better were compared."""
     return replace(its, ways={"newton": its.relative_fitness, "ticks": 2 * PUBLIC})
 
 
 @pytest.fixture(scope="module")
-def candidate(feature_map: FeatureMap, public_table: pd.DataFrame) -> Candidate:
+def candidate(feature_map, public_table):
     records = feature_map.apply(public_table, where="x")
     labels = (records.targets > np.median(records.targets)).astype(np.intp)
     side = PublicSide(feature_map=feature_map, records=records, labels=labels, known={})
@@ -66,10 +62,10 @@ def candidate(feature_map: FeatureMap, public_table: pd.DataFrame) -> Candidate:
     return Candidate(settings=settings, public=side, num_records=(100, 100))
 
 
-def told(candidate: Candidate, at_least: float, above: float) -> Verdict:
+def told(candidate, at_least, above):
     """What is told where the smallest factor comes to one fitness, and all others to another."""
 
-    def at(factor: float) -> Answer:
+    def at(factor):
         return answer(at_least if factor == FACTORS[0] else above)
 
     answers = {"study": at(1.0)}
@@ -241,7 +237,7 @@ def test_a_public_model_at_an_edge_of_its_box_is_one_of_the_warnings(candidate, 
 
 
 @pytest.fixture
-def known(candidate: Candidate, public_table: pd.DataFrame) -> Candidate:
+def known(candidate, public_table):
     """The same, whose public records have their raw targets."""
     rule = candidate.public.feature_map.target
     raw = rule.raw(public_table[rule.name])

@@ -1,7 +1,5 @@
 """An owner's stream as the learner keeps it: what counts of what arrives on it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

@@ -1,21 +1,16 @@
 """The owners of a study, wherever they are."""
 
-from __future__ import annotations
-
 import resource
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from learner.network.connections import remote_owners
 
 
-def test_a_learner_may_open_as_many_files_as_the_system_lets_it(tmp_path: Path):
+def test_a_learner_may_open_as_many_files_as_the_system_lets_it(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A study of nobody: each owner would take a connection.
-    study: Any = SimpleNamespace(
-        algorithm=SimpleNamespace(initiative="learner"), tls=None, owners=()
-    )
+    study = SimpleNamespace(algorithm=SimpleNamespace(initiative="learner"), tls=None, owners=())
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard - 1), hard))
     try:
         with remote_owners(study, cast(Any, None), base=tmp_path):

@@ -1,12 +1,9 @@
 """What an owner sends never makes the learner wait, or hold, more than it agreed to."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
 from dataclasses import replace
 
 import grpc
@@ -21,21 +18,19 @@ from common.terms import Query
 from common.toml_files import read_toml
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.streams import Stream, StreamEndedError, ThreadStream
+from learner.network.streams import StreamEndedError, ThreadStream
 from learner.planning.sections import LONGEST_DEADLINE, NetworkSettings
 
 
 class Call:
     """A call that answers some queries and then does what it is made for."""
 
-    def __init__(
-        self, queries: Iterator[bytes], *, answers: int, ends: bool, is_over: bool
-    ) -> None:
+    def __init__(self, queries, *, answers, ends, is_over):
         self._queries, self._answers, self._ends = queries, answers, ends
         self._left, self._is_over = answers, is_over
         self.cancelled = 0
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self):
         for _ in range(self._answers):
             sequence = pb.Query.FromString(next(self._queries)).sequence
             self._left -= 1
@@ -43,35 +38,35 @@ class Call:
         if not self._ends:
             threading.Event().wait()  # whatever is cancelled, as gRPC sometimes does
 
-    def is_active(self) -> bool:
+    def is_active(self):
         return self._left > 0 or not self._is_over
 
-    def code(self) -> grpc.StatusCode:
+    def code(self):
         return grpc.StatusCode.UNAVAILABLE
 
-    def cancel(self) -> None:
+    def cancel(self):
         self.cancelled += 1
 
 
 LONG = 20.0
 
 
-def query(sequence: int) -> bytes:
+def query(sequence):
     """A query's bytes."""
     return pb.Query(sequence=sequence).SerializeToString()
 
 
-def answer_to(stream: ThreadStream, query: bytes) -> bytes:
+def answer_to(stream, query):
     """The answer to one query."""
     stream.send(query)
     return stream.answer()
 
 
-def gives_up(stream: ThreadStream, *, within: float) -> bool:
+def gives_up(stream, *, within):
     """Whether the next query ends in a TimeoutError within this many seconds."""
-    ended: list[bool] = []
+    ended = []
 
-    def ask() -> None:
+    def ask():
         with pytest.raises(TimeoutError):
             answer_to(stream, query(9))
         ended.append(True)
@@ -92,9 +87,9 @@ def gives_up(stream: ThreadStream, *, within: float) -> bool:
     ],
 )
 def test_a_stream_that_answers_no_more_is_given_up(ends, is_over, deadline):
-    calls: list[Call] = []
+    calls = []
 
-    def method(queries: Iterator[bytes]) -> Call:
+    def method(queries):
         calls.append(Call(queries, answers=2, ends=ends, is_over=is_over))
         return calls[0]
 
@@ -108,11 +103,11 @@ def test_a_stream_that_answers_no_more_is_given_up(ends, is_over, deadline):
 class Endless(Call):
     """A call that answers without being asked, for as long as anybody reads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(iter(()), answers=0, ends=False, is_over=False)
         self.sent = 0
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self):
         for self.sent in itertools.count(1):
             yield pb.Response(sequence=self.sent).SerializeToString()
 
@@ -129,21 +124,21 @@ def test_one_answer_is_read_for_each_query_whatever_an_owner_sends():
 class Recorded(GrpcOwner):
     """An owner whose streams answer each query with its number; what they are told is noted."""
 
-    def __init__(self, *, first_ends_with: Exception | None = None) -> None:
+    def __init__(self, *, first_ends_with=None):
         super().__init__("north", "127.0.0.1:1", deadline=LONG)
-        self.told: list[str] = []
+        self.told = []
         self._fault = first_ends_with
 
-    def _opened(self) -> Stream:
+    def _opened(self):
         told, fault, self._fault = self.told, self._fault, None
         told.append("open")
 
         class Told:
-            def send(self, query: bytes) -> None:
+            def send(self, query):
                 self.sequence = pb.Query.FromString(query).sequence
                 told.append(f"send {self.sequence}")
 
-            def answer(self) -> bytes:
+            def answer(self):
                 if fault is not None:
                     raise fault
                 told.append(f"answer {self.sequence}")
@@ -151,13 +146,13 @@ class Recorded(GrpcOwner):
                     sequence=self.sequence, gradient=pb.Vector(length=1, data=bytes(8))
                 ).SerializeToString()
 
-            def end(self) -> None:
+            def end(self):
                 told.append("end")
 
         return Told()
 
 
-def asked(sequence: int) -> Query:
+def asked(sequence):
     return Query(study_id="study", sequence=sequence, theta=np.zeros(1))
 
 
@@ -218,10 +213,10 @@ Item = namedtuple("Item", ["key", "value"])
 class Refusal:
     """A status with trailing metadata."""
 
-    def __init__(self, *values: object) -> None:
+    def __init__(self, *values):
         self._values = values
 
-    def trailing_metadata(self) -> list[Item]:
+    def trailing_metadata(self):
         return [Item("other", "7"), *(Item("retry-after-ms", value) for value in self._values)]
 
 
@@ -259,13 +254,13 @@ def test_whoever_waits_for_a_busy_owner_can_be_let_go_of():
     class BusyError(Refusal, grpc.RpcError):
         pass
 
-    def refuses() -> None:
+    def refuses():
         waiting.set()
         raise BusyError("90000")
 
-    failures: list[Exception] = []
+    failures = []
 
-    def ask() -> None:
+    def ask():
         try:
             owner._call(refuses)
         except UnreachableError as error:
@@ -286,14 +281,14 @@ def test_what_an_owner_said_before_it_fell_silent_is_told(ends):
     owner = GrpcOwner("north", "127.0.0.1:1", deadline=LONG)
 
     class StatusError(Refusal, grpc.RpcError):
-        def __init__(self, status: grpc.StatusCode, *values: object) -> None:
+        def __init__(self, status, *values):
             super().__init__(*values)
             self._status = status
 
-        def code(self) -> grpc.StatusCode:
+        def code(self):
             return self._status
 
-        def details(self) -> str:
+        def details(self):
             return "no whole message came within 60 seconds"
 
     late = StatusError(grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -304,7 +299,7 @@ def test_what_an_owner_said_before_it_fell_silent_is_told(ends):
         ]
     )
 
-    def call() -> None:
+    def call():
         raise next(outcomes)
 
     words = "did not answer in time; .*; before that it said: no whole message came within 60 sec"

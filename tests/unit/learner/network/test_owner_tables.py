@@ -1,9 +1,5 @@
 """Tables of owners that a simulation plays: a column that is missing is named, and what is near."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -32,8 +28,8 @@ owners = [{ name = "north", data = { path = "north.csv" } }]
     ids=["input", "target"],
 )
 def test_a_column_of_another_name_is_told_with_all_that_the_table_has(
-    tmp_path: Path, column: str, other: str, hint: str
-) -> None:
+    tmp_path, column, other, hint
+):
     """The target's was a traceback, and of an input those were named that the map needs."""
     table = pd.DataFrame({"years": [*range(8)] * 5, "school": 12, "wage": [3, 9, 5, 7] * 10})
     table.to_csv(tmp_path / "public.csv", index=False)

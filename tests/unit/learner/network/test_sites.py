@@ -1,7 +1,5 @@
 """Many sites are looked at together, and never by more threads than that takes."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +16,7 @@ class Away:
     most = 0
     lock = threading.Lock()
 
-    def describe(self) -> Any:
+    def describe(self):
         with self.lock:
             Away.asking += 1
             Away.most = max(Away.most, Away.asking, threading.active_count())
@@ -27,7 +25,7 @@ class Away:
             Away.asking -= 1
         raise UnreachableError("away")
 
-    def disconnect(self) -> None:
+    def disconnect(self):
         """Nothing."""
 
 

@@ -1,10 +1,7 @@
 """A stream of queries ends as the owner says or when the deadline says, however gRPC is asked."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -14,7 +11,6 @@ import pytest
 from common.wire import retry_after
 from learner.network.streams import (
     DirectStream,
-    Stream,
     StreamEndedError,
     ThreadStream,
     open_stream,
@@ -23,10 +19,10 @@ from learner.network.streams import (
 LONG = 20.0
 
 
-def serving(answer: Callable[[Iterator[bytes]], Iterator[bytes]]) -> tuple[grpc.Server, str]:
+def serving(answer):
     """A server that answers streams of queries in this way, and its address."""
 
-    def handle(queries: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    def handle(queries, context):
         context.set_trailing_metadata((("retry-after-ms", "250"),))
         try:
             yield from answer(queries)
@@ -42,17 +38,13 @@ def serving(answer: Callable[[Iterator[bytes]], Iterator[bytes]]) -> tuple[grpc.
 
 
 @pytest.fixture(params=["direct", "thread"])
-def opened(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Stream]]:
+def opened(request, monkeypatch):
     """Streams of either kind to a server that answers in some way."""
     if request.param == "thread":
         monkeypatch.setattr("learner.network.streams.cygrpc", None)
     with ExitStack() as stack:
 
-        def open_to(
-            answer: Callable[[Iterator[bytes]], Iterator[bytes]], *, deadline: float = LONG
-        ) -> Stream:
+        def open_to(answer, *, deadline=LONG):
             server, address = serving(answer)
             stack.callback(server.stop, None)
             channel = grpc.insecure_channel(address)
@@ -66,18 +58,18 @@ def opened(
         yield open_to
 
 
-def ask(stream: Stream, query: bytes) -> bytes:
+def ask(stream, query):
     """The answer to one query."""
     stream.send(query)
     return stream.answer()
 
 
-def echo(queries: Iterator[bytes]) -> Iterator[bytes]:
+def echo(queries):
     """Answers with the query."""
     yield from queries
 
 
-def silence(queries: Iterator[bytes]) -> Iterator[bytes]:
+def silence(queries):
     """Answers nothing, and does not end before the caller does."""
     for _ in queries:
         pass
@@ -93,7 +85,7 @@ def test_each_query_is_answered_in_turn(opened):
 def test_streams_that_are_sent_a_query_answer_while_nobody_waits(opened):
     both = threading.Barrier(2)
 
-    def together(queries: Iterator[bytes]) -> Iterator[bytes]:
+    def together(queries):
         for query in queries:
             # Neither answers before both are asked.
             both.wait(LONG)
@@ -115,7 +107,7 @@ def test_an_answer_that_does_not_come_is_given_up(opened):
 
 
 def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(opened):
-    def once(queries: Iterator[bytes]) -> Iterator[bytes]:
+    def once(queries):
         yield next(queries)
 
     stream = opened(once)
@@ -127,7 +119,7 @@ def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(opened):
 
 
 def test_a_refusal_keeps_its_status_sentence_and_headers(opened):
-    def refuse(queries: Iterator[bytes]) -> Iterator[bytes]:
+    def refuse(queries):
         yield next(queries)
         raise PermissionError("not for you")
 
@@ -153,7 +145,7 @@ def test_nobody_there_is_unavailable(opened):
 def test_who_waits_is_let_go_of_when_the_stream_ends(opened):
     stream, ended = opened(silence), threading.Event()
 
-    def wait() -> None:
+    def wait():
         with pytest.raises((TimeoutError, grpc.RpcError)):
             ask(stream, b"a")
         ended.set()
@@ -195,7 +187,7 @@ def test_streams_that_follow_each_other_are_watched_by_one_thread():
 def test_streams_are_watched_again_after_a_while_without_any():
     """Or an owner that never answers would not be given up."""
 
-    def is_watched() -> bool:
+    def is_watched():
         return any(thread.name == "overdue" for thread in threading.enumerate())
 
     server, address = serving(silence)

@@ -1,7 +1,5 @@
 """How large the box of admissible models should be, and when it is too small."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from learner.planning.boxes import BOXES, edge_sentence, roomy_box
 from learner.simulated.problem import Problem
 
 
-def records_of(margins: np.ndarray, *, seed: int = 0) -> Records:
+def records_of(margins, *, seed=0):
     """Classes with these log-odds, of a feature and a constant."""
     rng = np.random.default_rng(seed)
     targets = np.where(rng.random(margins.size) < 1 / (1 + np.exp(-margins)), 1.0, -1.0)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from common.config import check_settings
-from common.features import FeatureMap
 from learner.algorithms.clocks import count_per_owner
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import Question, ask
@@ -48,7 +47,7 @@ def settings_of(owners=3, *, epsilon=3, algorithm=None, privacy=None, **changes)
 
 
 @pytest.fixture(scope="module")
-def public(feature_map: FeatureMap, public_table) -> PublicSide:
+def public(feature_map, public_table):
     records = feature_map.apply(public_table, where="x")
     # In groups that differ, as an owner's records do.
     labels = (records.targets > np.median(records.targets)).astype(np.intp)
@@ -58,7 +57,7 @@ def public(feature_map: FeatureMap, public_table) -> PublicSide:
 
 
 @pytest.fixture(scope="module")
-def chosen(public) -> Decision:
+def chosen(public):
     """Everything left to "auto", for three owners with `SIZES`."""
     return decide(settings_of(algorithm=TICKS), public, num_records=SIZES, seed=1)
 

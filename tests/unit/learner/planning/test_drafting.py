@@ -1,9 +1,6 @@
 """What is learnt from what, and whose a record is, as a raw table tells."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,7 +23,7 @@ from learner.planning.map_notes import (
 )
 
 
-def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
+def target_of(cells, positive=()):
     table = pd.DataFrame({"ill": pd.Series(cells, dtype=object)})
     return choose_target(table, look_at(table), "ill", positive)
 
@@ -262,7 +259,7 @@ def test_dates_of_another_form_among_others_are_told_of():
     assert f"{read}; 28.07.2020 is not read, so it is a gap" in told
 
 
-def notes_about(**columns: object) -> str:
+def notes_about(**columns):
     """What is told of inputs beside a target that they do not tell."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"y": rng.normal(size=400)} | columns)
@@ -352,7 +349,7 @@ def test_owners_spelt_in_two_ways_are_told():
     assert "branch: 'NORTH' and 'North' are different owners; spell them alike" in note
 
 
-def inputs_of(columns: dict[str, object], **chosen: object) -> tuple[tuple[str, ...], str]:
+def inputs_of(columns, **chosen):
     """The columns that stay, and what is told of them."""
     table = pd.DataFrame(columns)
     look = look_at(table)

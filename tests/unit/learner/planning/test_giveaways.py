@@ -1,7 +1,5 @@
 """What a study should not learn from is told where its public records show it."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 
 from common.errors import DoubtWarning
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from learner.planning import giveaways
@@ -27,9 +24,9 @@ TABLE = pd.DataFrame(
 )
 
 
-def told(table: pd.DataFrame, target: str = "died", positive: str | None = "yes") -> list[str]:
+def told(table, target="died", positive="yes"):
     settings = FeatureSettings(public=TableSource(), target=target, positive=positive)
-    found: FeatureMap = fit_feature_map(table, settings, source="public.csv")
+    found = fit_feature_map(table, settings, source="public.csv")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DoubtWarning)
         warn_of_giveaways(table, found)

@@ -1,7 +1,5 @@
 """A sweep's grid: what is typed becomes studies, and what is none is one sentence."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

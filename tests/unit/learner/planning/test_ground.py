@@ -15,9 +15,7 @@ from learner.simulated.problem import Problem
 FEATURES = 10
 
 
-def make_groups(
-    rarer: int, *, num_records: int, box: float, seed: int = 0, loss: str = "logistic"
-) -> PublicGroups:
+def make_groups(rarer, *, num_records, box, seed=0, loss="logistic"):
     """Records of classes that one feature tells with some certainty, this many of the rarer one."""
     rng = np.random.default_rng(seed)
     features = np.c_[rng.standard_normal((num_records, FEATURES - 1)), np.ones(num_records)]
@@ -33,7 +31,7 @@ def make_groups(
     )
 
 
-def ground_of(groups: PublicGroups, *, classes: bool = True) -> Ground:
+def ground_of(groups, *, classes=True):
     public = SimpleNamespace(
         records=groups.records, feature_map=SimpleNamespace(num_features=FEATURES)
     )

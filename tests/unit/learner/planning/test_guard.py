@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from common.errors import DoubtWarning
-from common.losses import Hinge, Huber, Logistic, Loss, Regulariser, Squared
+from common.losses import Hinge, Huber, Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.planning.decision import Decision, Expected
 from learner.planning.guard import GuardError, check_guard, unit_sentence
@@ -22,7 +22,7 @@ GUARDED = StudySettings.model_construct(
 )
 
 
-def decided(*, own: float, alone: tuple[float, ...] = (), **ways: float) -> Decision:
+def decided(*, own, alone=(), **ways):
     """A decision with these forecasts, beside a public model at 0.5."""
     return Decision(
         num_records=(9,),
@@ -124,7 +124,7 @@ def test_guard_false_goes_on_without_a_word():
         check_guard(settings, decided(own=0.9, ticks=0.9))
 
 
-def held_out(loss: Loss, num_records: int) -> CrossValidation:
+def held_out(loss, num_records):
     """Twelve features, the first of which tells the class."""
     x = np.random.default_rng(1).normal(size=(num_records, 12))
     records = Records(features=x, targets=np.where(x[:, 0] > 0, 1.0, -1.0))

@@ -10,7 +10,7 @@ from common.tables import TableSource
 from learner.planning.held_out import held_out_records
 
 
-def table_of(records: int, categories: int, *, effect: float, seed: int) -> pd.DataFrame:
+def table_of(records, categories, *, effect, seed):
     """Records of many categories, whose targets differ by the effect."""
     effects = effect * np.random.default_rng(1).standard_normal(categories)
     rng = np.random.default_rng(seed)
@@ -24,12 +24,12 @@ def table_of(records: int, categories: int, *, effect: float, seed: int) -> pd.D
     )
 
 
-def map_of(table: pd.DataFrame, **given: object):
+def map_of(table, **given):
     settings = FeatureSettings(public=TableSource(), target="y", **given)
     return fit_feature_map(table, settings, source="public")
 
 
-def weight_of_place(records) -> float:
+def weight_of_place(records):
     return float(np.linalg.lstsq(records.features, records.targets, rcond=None)[0][0])
 
 

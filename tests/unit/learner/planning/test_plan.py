@@ -7,7 +7,6 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from common.losses import Huber, loss_of
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
@@ -39,7 +38,7 @@ def settings_of(*, profile=None, algorithm=None, privacy=None, loss="squared", m
 
 
 @pytest.fixture(scope="session")
-def public(feature_map: FeatureMap, public_table) -> PublicSide:
+def public(feature_map, public_table):
     return PublicSide(feature_map=feature_map, records=feature_map.apply(public_table, where="x"))
 
 

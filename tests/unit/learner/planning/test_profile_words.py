@@ -1,7 +1,5 @@
 """A default that the recommended profile overrides is said to be so where the key is explained."""
 
-from __future__ import annotations
-
 import pytest
 
 from common.setting_keys import keys_of
@@ -10,7 +8,7 @@ from learner.planning.sections import with_profile_defaults
 from learner.planning.settings import StudySettings
 
 
-def overridden() -> set[str]:
+def overridden():
     """The keys that the recommended profile fills otherwise than their defaults."""
     shown = {key.path: default_of(key).strip('"') for key in keys_of(StudySettings)}
     found = set()

@@ -1,11 +1,6 @@
 """Whose table is whose, and records without a target."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,14 +17,14 @@ ELSEWHERE = [{"name": "a", "address": "127.0.0.1:1"}, {"name": "b", "address": "
 
 
 @pytest.fixture
-def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[..., StudySettings]:
+def study(tmp_path, table_maker):
     """A study on a table of the learner's, two of its records without a target."""
     table = table_maker(300, seed=1)
     table.loc[[0, 299], "y"] = None
     table.to_parquet(tmp_path / "mine.parquet")
 
-    def settings(**changes: Any) -> StudySettings:
-        base: dict[str, Any] = {
+    def settings(**changes):
+        base = {
             "name": "s",
             "data": {"path": "mine.parquet", "missing_target": "drop"},
             "features": {"public": {"rows": "100:"}, "target": "y"},
@@ -84,7 +79,7 @@ def test_records_without_a_target_are_left_out_or_refused(study, tmp_path):
 
 
 def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(study, tmp_path):
-    def public(rows: str) -> Any:
+    def public(rows):
         settings = study(features={"public": {"rows": rows}, "target": "y"})
         return prepare_public_side(settings, base=tmp_path)
 
@@ -94,14 +89,14 @@ def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(stu
     assert len(public(f"100:{100 + 2 * p}").records) == 2 * p
 
 
-def _of_sites(tmp_path: Path, *, trend: float = 0.0, public: str = ":400", **changes: Any) -> Any:
+def _of_sites(tmp_path, *, trend=0.0, public=":400", **changes):
     """The public side of owners told apart by a column, their model in 6,000 rows drifting so."""
     rng = np.random.default_rng(5)
     x, place = rng.normal(size=6000), np.linspace(-1, 1, 6000)
     y = (1 + trend * place) * x + rng.normal(size=6000)
     site = rng.choice(["a", "b", "c"], size=6000)
     pd.DataFrame({"x": x, "y": y, "site": site, "one": "a"}).to_parquet(tmp_path / "sites.parquet")
-    base: dict[str, Any] = {
+    base = {
         "name": "s",
         "data": {"path": "sites.parquet"},
         "features": {"public": {"rows": public}, "target": "y", "columns": ["x"]},
@@ -156,7 +151,7 @@ def test_where_a_column_tells_less_than_the_order_nobody_is_known(tmp_path, chan
 
 def test_public_records_of_one_of_the_owners_groups_are_warned_of(tmp_path):
     public = {"where": {"site": "a"}, "rows": ":300"}
-    of_one: Any = {"features": {"public": public, "target": "y", "columns": ["x"]}}
+    of_one = {"features": {"public": public, "target": "y", "columns": ["x"]}}
     found = []
     for changes in (of_one, of_one | {"forecast": {"group_column": "site"}}):
         with pytest.warns(DoubtWarning, match="its records are of one 'site' only, so nothing"):
@@ -168,11 +163,11 @@ def test_public_records_of_one_of_the_owners_groups_are_warned_of(tmp_path):
     marked = _of_sites(tmp_path, **of_one | {"owners": others})
     assert marked.only_group_of is None
     assert marked.labels is None
-    alone: Any = of_one | {"owners": [{"name": "all", "data": {"rows": "2000:"}}]}
+    alone = of_one | {"owners": [{"name": "all", "data": {"rows": "2000:"}}]}
     assert _of_sites(tmp_path, **alone, forecast={"group_column": "site"}).only_group_of is None
 
 
 def test_a_named_column_holds_whatever_the_order_tells(tmp_path):
-    drifting: Any = {"trend": 0.9, "public": ":2000"}
+    drifting = {"trend": 0.9, "public": ":2000"}
     public = _of_sites(tmp_path, **drifting, forecast={"group_column": "site"})
     assert sorted(public.known) == ["at-a", "at-b", "at-c"]

@@ -1,9 +1,6 @@
 """Groups, clock rates, initiative and an owner as the learner: what the settings mean."""
 
-from __future__ import annotations
-
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +18,12 @@ from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings, load_study
-from learner.simulated.studies import Proposal
 
 NAMES = ("a", "b", "c", "d")
 
 
-def study(**changes: Any) -> StudySettings:
-    table: dict[str, Any] = {
+def study(**changes):
+    table = {
         "name": "roles",
         "profile": "published",
         "features": {"map": "features.json"},
@@ -41,12 +37,12 @@ def study(**changes: Any) -> StudySettings:
     return check_settings(StudySettings, table, where="study.toml")
 
 
-def plan(settings: StudySettings) -> Plan:
+def plan(settings):
     decision = Decision(num_records=(100, 200, 300, 400), horizon=50, clip=None, constant=1e-3)
     return Plan(settings=settings, num_features=2, decision=decision, seed=3)
 
 
-def rates(*values: float) -> list[dict[str, Any]]:
+def rates(*values):
     return [{"name": name, "clock_rate": rate} for name, rate in zip(NAMES, values, strict=True)]
 
 
@@ -189,7 +185,7 @@ def test_a_forecast_knows_rates_groups_and_the_own_shard(feature_map):
     public = PublicSide(feature_map=feature_map, records=None)
     counts, seeded = (100, 200, 300, 400), {"owners": rates(1, 2, 1, 2), "seed": 1}
 
-    def proposal(**changes: Any) -> Proposal:
+    def proposal(**changes):
         settings = study(**(seeded | changes))
         decision = decide(settings, public, num_records=counts, seed=1)
         return propose(settings, feature_map, decision, seed=1)
@@ -212,7 +208,7 @@ def test_a_forecast_knows_rates_groups_and_the_own_shard(feature_map):
 
 @pytest.mark.parametrize("name", ["asynchronous", "synchronous-1", "moments", "newton", "auto"])
 def test_a_clock_rate_is_refused_where_all_owners_are_asked_equally(tmp_path, name):
-    table: dict[str, Any] = {
+    table = {
         "name": "roles",
         "features": {"map": "features.json"},
         "model": {"theta_max": 1.0},

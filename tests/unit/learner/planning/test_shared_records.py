@@ -1,9 +1,6 @@
 """Records that two owners of a simulation hold are told, unless kappa says that they may be."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,7 @@ from learner.planning.shared_records import Rows, warn_of_shared_records
 STUDY = Path(__file__).parents[4] / "examples" / "hospitals.toml"
 
 
-def told(tables: Sequence[pd.DataFrame], rows: Sequence[Rows], *, kappa: int = 1) -> list[str]:
+def told(tables, rows, *, kappa=1):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DoubtWarning)
         names = [f"owner-{i}" for i in range(1, len(tables) + 1)]
@@ -28,14 +25,14 @@ def told(tables: Sequence[pd.DataFrame], rows: Sequence[Rows], *, kappa: int = 1
     return [str(one.message) for one in caught]
 
 
-def records(num: int, seed: int, *, kinds: int = 10**9) -> pd.DataFrame:
+def records(num, seed, *, kinds=10**9):
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {"a": rng.integers(0, kinds, num), "b": rng.integers(0, 2, num).astype(str)}
     )
 
 
-def at(table: str, start: int, end: int) -> Rows:
+def at(table, start, end):
     return Rows((table,), np.arange(start, end))
 
 

@@ -1,18 +1,14 @@
 """With what bounds owners are asked of a finished model: from public facts, and within epsilon."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from common.releases import VALIDATION
 from common.terms import Records
 from common.validation import tally, unpack_validation
@@ -25,7 +21,7 @@ from learner.planning.ways import resolved
 from learner.results.run_validation import exact_means
 
 
-def settings_of(profile: str = "recommended", **privacy: Any) -> StudySettings:
+def settings_of(profile="recommended", **privacy):
     return check_settings(
         StudySettings,
         {
@@ -42,14 +38,14 @@ def settings_of(profile: str = "recommended", **privacy: Any) -> StudySettings:
 
 
 @pytest.fixture
-def plan(feature_map: FeatureMap) -> Plan:
+def plan(feature_map):
     decision = Decision(num_records=(500, 300), horizon=10, clip=1.0, constant=0.1)
     p = feature_map.num_features
     return Plan(settings=settings_of(), num_features=p, decision=decision, seed=1)
 
 
 @pytest.fixture
-def public(feature_map: FeatureMap, public_table: Any) -> PublicSide:
+def public(feature_map, public_table):
     return PublicSide(feature_map=feature_map, records=feature_map.apply(public_table, where="p"))
 
 
@@ -95,7 +91,7 @@ def test_a_run_of_before_validation_goes_on_without_it():
 
 
 def test_kappa_times_the_rows_of_a_person_is_as_much_noise_as_a_kappath_of_epsilon(plan, public):
-    def bounds(**privacy: Any) -> ValidationBounds:
+    def bounds(**privacy):
         settings = settings_of(**privacy)
         alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
         of_it = replace(plan, settings=settings.model_copy(update={"owners": alike}))
@@ -106,7 +102,7 @@ def test_kappa_times_the_rows_of_a_person_is_as_much_noise_as_a_kappath_of_epsil
 
 
 def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, public):
-    def bounds(epsilon: float) -> ValidationBounds:
+    def bounds(epsilon):
         settings = settings_of(epsilon=epsilon)
         alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
         changed = replace(plan, settings=settings.model_copy(update={"owners": alike}))
@@ -126,7 +122,7 @@ def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compa
     assert bounds.difference_bound is None
 
 
-def classes_of(plan: Plan) -> Plan:
+def classes_of(plan):
     settings = plan.settings
     model = settings.model.model_copy(update={"loss": "logistic", "theta_max": 10.0})
     return replace(plan, settings=settings.model_copy(update={"model": model}))
@@ -174,7 +170,7 @@ def test_a_model_that_is_sure_of_all_public_classes_bounds_no_loss_by_next_to_no
     assert bounds.difference_bound >= 0.01 * 4 * np.log(2)
 
 
-def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records:
+def drawn(theta, count, *, rng):
     features = rng.normal(size=(count, len(theta)))
     odds = 1.0 / (1.0 + np.exp(-features @ theta))
     return Records(features=features, targets=np.where(rng.random(count) < odds, 1.0, -1.0))

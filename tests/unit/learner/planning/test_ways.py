@@ -54,7 +54,7 @@ def test_moments_that_are_best_are_taken_where_they_hardly_lean_on_the_public_mo
     """Nothing clips them: wherever the owners' model is, they are right."""
     middle, level = float(np.median(SHARED)), 0.99 * LEVEL
 
-    def taken(newton: float, moments: float, public: float) -> str:
+    def taken(newton, moments, public):
         forecasts = {"newton": newton * SHARED, "moments": moments * SHARED}
         return best_way(forecasts, trusts_public_model=True, public=public * middle)
 

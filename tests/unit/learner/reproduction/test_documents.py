@@ -1,7 +1,5 @@
 """Sections of a document that commands write: each its own, and nothing else moves."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of a figure is what its numbers say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,7 @@ from learner.reproduction.papers import FIGURES
 from learner.reproduction.reproduce import finding, slope
 
 
-def grid(*, power: float, rest: float = 0.1) -> pd.DataFrame:
+def grid(*, power, rest=0.1):
     """Noise that falls with a power of n epsilon, above a rest, and below what the box allows."""
     worst = 50.0
     n, epsilon = (a.ravel() for a in np.meshgrid([100, 200, 400, 800], np.geomspace(1, 1000, 7)))
@@ -53,7 +51,7 @@ def test_the_fitted_bound_is_what_noise_adds_above_what_is_left():
     assert fitted["largest_misfit"].iloc[0] == pytest.approx(0.0, abs=1e-6)
 
 
-def percentiles(medians: list[float], spread: list[float]) -> pd.DataFrame:
+def percentiles(medians, spread):
     return pd.DataFrame(
         {
             "epsilon": [1.0, 10.0, 100.0],

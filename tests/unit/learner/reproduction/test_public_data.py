@@ -1,7 +1,5 @@
 """Figures need records that their reader brings; what is missing is named before any work."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

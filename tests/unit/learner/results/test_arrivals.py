@@ -1,9 +1,6 @@
 """Who is waited for as a training starts is told, once, and so is that all have come."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Callable
 
 import pytest
 
@@ -12,23 +9,23 @@ from learner.results.arrivals import Arrivals
 
 
 @pytest.fixture
-def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def pass_time(monkeypatch):
     """Lets the timers go off that were started and not cancelled."""
-    running: list[Timer] = []
+    running = []
 
     class Timer:
-        def __init__(self, seconds: float, work: Callable[[], None]) -> None:
+        def __init__(self, seconds, work):
             self.work = work
 
-        def start(self) -> None:
+        def start(self):
             running.append(self)
 
-        def cancel(self) -> None:
+        def cancel(self):
             running.remove(self)
 
     monkeypatch.setattr("learner.results.arrivals.threading.Timer", Timer)
 
-    def go_off() -> None:
+    def go_off():
         due, running[:] = running[:], []
         for timer in due:
             timer.work()
@@ -36,7 +33,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return go_off
 
 
-def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
+def ask(arrivals, name, *, is_there=True):
     """The owner is asked; it answers if it is there."""
     with arrivals.expected(name):
         if not is_there:
@@ -44,7 +41,7 @@ def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
 
 
 def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog, pass_time):
-    came: list[None] = []
+    came = []
     arrivals = Arrivals(list("abc"), patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
     for _ in range(2):
@@ -82,7 +79,7 @@ def test_who_is_still_waited_for_is_told_as_others_come(caplog, pass_time):
 
 
 def test_owners_that_come_at_once_are_not_spoken_of(caplog, pass_time):
-    came: list[None] = []
+    came = []
     arrivals = Arrivals(["a"], patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
     pass_time()

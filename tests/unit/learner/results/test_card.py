@@ -1,7 +1,5 @@
 """A model's card says what was promised in words, and its warnings come first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,14 +1,11 @@
 """A model that left copriv predicts the same: ONNX, scikit-learn, SQL, JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import joblib
 import numpy as np
@@ -17,13 +14,12 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from common.model import Model
 from learner.commands.estimators import estimator_bytes
 from learner.results.export_json import json_text
 from learner.results.export_onnx import onnx_bytes
 from learner.results.export_sql import sql_query
 
-CASES: list[tuple[str, dict[str, Any]]] = [
+CASES = [
     ("squared", {}),
     ("squared", {"components": 3}),
     ("squared", {"whiten": True, "l1_coverage": 1.0, "intercept": False}),
@@ -34,7 +30,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 each_case = pytest.mark.parametrize(("loss", "settings"), CASES, ids=range(len(CASES)))
 
 
-def feeds(model: Model, table: pd.DataFrame) -> dict[str, Any]:
+def feeds(model, table):
     """The raw table as ONNX takes it: numbers as doubles, all else as texts."""
     return {
         rule.name: table[rule.name].to_numpy(np.float64 if rule.kind == "number" else object)[
@@ -44,7 +40,7 @@ def feeds(model: Model, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def run_onnx(made: bytes, table: pd.DataFrame, model: Model) -> dict[str, Any]:
+def run_onnx(made, table, model):
     session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     values = session.run(names, feeds(model, table))
@@ -139,8 +135,8 @@ def test_a_table_that_lacks_a_column_is_refused_by_every_database(make_model, en
     """SQLite takes a quoted name that no column has for a text, and that for the number 0."""
     query = sql_query(make_model(columns=["amount"]))
     if engine == "sqlite":
-        database: Any = sqlite3.connect(":memory:")
-        error: type[Exception] = sqlite3.OperationalError
+        database = sqlite3.connect(":memory:")
+        error = sqlite3.OperationalError
     else:
         duckdb = pytest.importorskip("duckdb")
         database, error = duckdb.connect(), duckdb.Error
@@ -150,7 +146,7 @@ def test_a_table_that_lacks_a_column_is_refused_by_every_database(make_model, en
             database.execute(query)
 
 
-def _asked(engine: str, query: str, request: pytest.FixtureRequest) -> list[float]:
+def _asked(engine, query, request):
     """The predictions of a query that brings its own records."""
     if engine == "sqlite":
         with closing(sqlite3.connect(":memory:")) as database:
@@ -336,7 +332,7 @@ def test_a_long_sum_is_not_nested_deeper_than_a_database_allows():
         assert database.execute(f"SELECT {_sum(['1'] * 3000)}").fetchone() == (3000,)
 
 
-def follow(told: dict[str, Any], row: dict[str, Any]) -> float:
+def follow(told, row):
     """The margin by the steps that the JSON tells, with nothing of copriv."""
     feature_map = told["feature_map"]
     z = []

@@ -1,7 +1,5 @@
 """What the forecast's picture writes at its axes and beside its lines can be read."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,6 @@
 """A forecast's numbers are told as those of a run are."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,5 +21,5 @@ def test_an_epsilon_is_told_as_it_was_typed(kept, shown):
         one_more_epsilon_is_worth=0.01,
         smallest_epsilon_factor=None,
     )
-    verdict: Any = SimpleNamespace(relative_fitness=0.05, relative_fitness_public=0.1)
+    verdict = SimpleNamespace(relative_fitness=0.05, relative_fitness_public=0.1)
     assert texts(owner_row(owner, verdict, better=""))[2] == shown

@@ -1,17 +1,13 @@
 """What a run leaves can be loaded again from anywhere, and is complete even when it is empty."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import tomli_w
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from common.cells import written
@@ -31,8 +27,8 @@ from learner.results.run_folder import (
 )
 
 
-def write_study(folder: Path, **changes: Any) -> Path:
-    settings: dict[str, Any] = {
+def write_study(folder, **changes):
+    settings = {
         "name": "small",
         "features": {"map": "features.json"},
         "model": {"theta_max": 1.0},
@@ -135,7 +131,7 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path):
         assert ("public model" in _named(drawn)) == (public is not None)
 
 
-def _named(figure: Figure) -> list[str]:
+def _named(figure):
     """The names of a picture's lines, from above to below as they are drawn."""
     figure.draw_without_rendering()
     texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_fontsize() == 8)

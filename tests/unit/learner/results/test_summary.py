@@ -1,13 +1,10 @@
 """A summary comes back as it was written, and a damaged one is one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +27,7 @@ from learner.results.verdict_words import verdict_lines
 SCHEMA = json.loads((Path(__file__).parents[4] / "learner/summary.schema.json").read_text())
 
 
-def owner(name: str, **changes: Any) -> dict[str, Any]:
+def owner(name, **changes):
     return {
         "name": name,
         "records": 10,
@@ -42,8 +39,8 @@ def owner(name: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def table(**changes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def table(**changes):
+    told = {
         "study": "small",
         "study_id": "small-1",
         "algorithm": "asynchronous",
@@ -81,7 +78,7 @@ EVALUATED = Evaluated(
 )
 
 
-QUALITY: dict[str, Any] = {
+QUALITY = {
     "measure": "rmse",
     "target": "stay",
     "on": "public",
@@ -92,19 +89,19 @@ QUALITY: dict[str, Any] = {
 }
 
 
-FORECAST: dict[str, Any] = {
+FORECAST = {
     "way": "ticks",
     "ways": {"ticks": {"forecast_relative_fitness": 0.0321, "low": 0.02, "high": 0.04}},
     "forecast_relative_fitness_public": 0.0789,
 }
-UNTOLD: list[dict[str, Any]] = [
+UNTOLD = [
     {"way": "x"},
     {"way": None},
     {"ways": {}},
     {"ways": {"newton": FORECAST["ways"]["ticks"]}},
     {"forecast_relative_fitness_public": None},
 ]
-ENDLESS: list[dict[str, Any]] = [
+ENDLESS = [
     {"wall_seconds": math.inf},
     {"relative_fitness": math.inf, "fitness": 1.0, "fitness_optimal": 1.0},
     {"owners": [owner("a", relative_fitness_alone=math.inf, gains=False)]},
@@ -113,7 +110,7 @@ ENDLESS: list[dict[str, Any]] = [
 ]
 
 
-def kept(folder: Path, text: str | bytes) -> Path:
+def kept(folder, text):
     (folder / "summary.json").write_bytes(text.encode() if isinstance(text, str) else text)
     return folder
 
@@ -131,7 +128,7 @@ def test_what_is_written_is_read_and_written_the_same(tmp_path):
 
 
 def test_the_record_and_the_schema_name_the_same_keys():
-    parts: list[tuple[Any, Any]] = [
+    parts = [
         (Summary, SCHEMA),
         (OwnerSummary, SCHEMA["properties"]["owners"]["items"]),
         (StepSummary, SCHEMA["properties"]["step"]),
@@ -313,7 +310,7 @@ def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path):
         read_summary(tmp_path)
 
 
-def page_and_memory(folder: Path) -> tuple[str, int]:
+def page_and_memory(folder):
     """The page of a run, and how much of a table was held for it at most."""
     whole = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(whole)
@@ -341,7 +338,7 @@ def test_a_trace_whose_numbers_are_none_is_not_read(tmp_path, column, kind):
     """A file of a few bytes may say that each of its rows has a long list or text."""
     rows, size = 2_000, 10_000
     trace = {"k": range(1, rows + 1), "owner": ["a"] * rows, "relative_fitness": [0.5] * rows}
-    cells: Any = [[0.0] * size] * rows
+    cells = [[0.0] * size] * rows
     if kind == "names":
         cells = pa.DictionaryArray.from_arrays(pa.array([0] * rows), ["1" * size])
     pq.write_table(pa.table(trace | {column: cells}), tmp_path / "trace.parquet")

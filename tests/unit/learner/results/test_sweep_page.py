@@ -1,7 +1,5 @@
 """A sweep's table and page say no more than its seeds show."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Tables for a terminal lose nothing of their headings, and axes have a number at their foot."""
 
-from __future__ import annotations
-
 import io
 import re
 from itertools import pairwise

@@ -1,21 +1,16 @@
 """What owners say of a finished model, put together: numbers, intervals and the verdict."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
-from common.terms import StudyTerms
 from common.validation import factors_of, unpack_validation
 from learner.planning.noise_width import half_width
 from learner.planning.validation import ValidationBounds
-from learner.results.validated import ValidationSummary, summarise_validation
+from learner.results.validated import summarise_validation
 from learner.results.validation_part import validation_part
 from learner.results.validation_words import (
     _how_good,
@@ -30,7 +25,7 @@ BOUNDS = ValidationBounds(
 )
 
 
-def _terms(make_terms: Callable[..., StudyTerms]) -> StudyTerms:
+def _terms(make_terms):
     return make_terms(
         release="validation",
         responses=1,
@@ -41,10 +36,10 @@ def _terms(make_terms: Callable[..., StudyTerms]) -> StudyTerms:
 
 
 @pytest.fixture
-def summarised(make_terms: Callable[..., StudyTerms]) -> Callable[..., ValidationSummary]:
+def summarised(make_terms):
     """One owner of 10,000 records says a mean loss of 1, and this difference, next to exactly."""
 
-    def found(difference: float, *, noise: float = 1e-9, **bounds: Any) -> ValidationSummary:
+    def found(difference, *, noise=1e-9, **bounds):
         terms = _terms(make_terms)
         factors = factors_of(terms)
         response = np.array([factors.loss, factors.difference * difference])

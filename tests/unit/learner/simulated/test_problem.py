@@ -1,18 +1,16 @@
 """The optimum over the box is one: nothing in the box is downhill from it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from common.losses import Huber, Logistic, Loss, Regulariser
+from common.losses import Huber, Logistic, Regulariser
 from common.terms import Records
 from learner.simulated.problem import Problem
 
 G = Regulariser(coefficient=1e-5)
 
 
-def way_downhill(problem: Problem, records: Records) -> float:
+def way_downhill(problem, records):
     """How far the box lets a step along the gradient go from the optimum that is found."""
     theta, box = problem.optimum(records), problem.theta_max
     slope = problem.loss.mean_gradient(theta, records.features, records.targets)
@@ -35,7 +33,7 @@ def test_a_smooth_optimum_at_an_edge_of_the_box_is_no_place_where_the_search_gav
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber(delta=0.5)])
-def test_an_optimum_within_the_box_is_that_of_one_search(loss: Loss):
+def test_an_optimum_within_the_box_is_that_of_one_search(loss):
     rng = np.random.default_rng(2)
     x = np.c_[rng.normal(size=(200, 3)), np.ones(200)]
     y = np.where(x @ [1.0, -1.0, 0.0, 0.2] + rng.logistic(size=200) > 0, 1.0, -1.0)

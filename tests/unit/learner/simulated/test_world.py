@@ -259,7 +259,7 @@ def test_many_features_are_not_taken_for_a_drift(n, p):
 @pytest.mark.parametrize(("n", "p"), [(30, 4), (100, 11), (300, 11)])
 def test_ends_of_a_small_table_that_differ_by_chance_are_not_told_of(n, p):
     """Half of all tables of 30 to 300 records were said to change; one in twenty may be."""
-    told: dict[float, list[bool]] = {0.0: [], 2.0: []}
+    told = {0.0: [], 2.0: []}
     for seed in range(60):
         rng = np.random.default_rng(seed)
         x = np.column_stack([rng.normal(size=(n, p - 1)), np.ones(n)])

@@ -1,7 +1,5 @@
 """Owners that are away: a schedule waits for one that hears it, a round goes on without."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace
@@ -361,7 +359,7 @@ def test_an_owner_that_has_given_all_is_not_asked_where_ticks_are_left(few_recor
     line.stop()
 
 
-def ask_in_vain(line: OwnerLine, *, seconds: float) -> None:
+def ask_in_vain(line, *, seconds):
     """Ask again and again, as ticks do."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -1,17 +1,13 @@
 """Rules of a site: one finding for each, whatever a site says of itself."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
 from common.errors import RefusedError, UnreachableError, UntrustedError
-from common.features import FeatureMap
 from common.findings import State
-from common.terms import OwnerDescription, StudyTerms
+from common.terms import OwnerDescription
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
 from learner.training.agreement import RULES, Asked, Seen, findings, refuse_misfits
@@ -21,12 +17,12 @@ PEER = Peer(name="a", role="owner", expires=NOW + timedelta(days=9, hours=1))
 
 
 @pytest.fixture
-def asked(feature_map: FeatureMap) -> Asked:
+def asked(feature_map):
     return Asked(name="a", feature_map=feature_map, loss="squared", epsilon=Fraction(1))
 
 
-def description(feature_map: FeatureMap, **changes: Any) -> OwnerDescription:
-    values: dict[str, Any] = {
+def description(feature_map, **changes):
+    values = {
         "name": "a",
         "num_records": 9,
         "columns": feature_map.columns_needed,
@@ -41,12 +37,12 @@ def description(feature_map: FeatureMap, **changes: Any) -> OwnerDescription:
     return OwnerDescription(**values | changes)
 
 
-def seen(said: OwnerDescription | None, **changes: Any) -> Seen:
+def seen(said, **changes):
     values = {"where": "a:1", "encrypted": True, "peer": PEER, "description": said}
     return Seen(**values | {"skew_seconds": 0.0} | changes)
 
 
-def states(one: Seen, asked: Asked) -> dict[str, State]:
+def states(one, asked):
     found = findings(one, asked, now=NOW)
     assert [finding.rule for finding in found] == list(RULES)
     assert all(finding.words for finding in found)
@@ -116,7 +112,7 @@ def test_a_clock_that_cannot_be_is_one_finding(asked):
 
 def test_who_is_asked_for_nothing_refuses_nothing(feature_map, make_terms):
     poor = description(feature_map, epsilon_left=Fraction(1, 9))
-    terms: StudyTerms = make_terms()
+    terms = make_terms()
     with pytest.raises(RefusedError, match=r"owner a: budget: .*no owner was enrolled"):
         refuse_misfits([poor], [terms], feature_map)
     refuse_misfits([poor], [make_terms(responses=0)], feature_map)

@@ -1,18 +1,13 @@
 """What owners say is compared with what was asked and with what can be."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.errors import InputError, RefusedError
-from common.features import FeatureMap
-from common.terms import Enrollment, OwnerDescription, Query, Response
+from common.terms import Query, Response
 from learner.training.claims import Promise, check_description, check_enrollment, check_response
 from learner.training.memory_owner import LocalShard, MemoryOwner
 
@@ -20,7 +15,7 @@ QUERY = Query(study_id="study-1", sequence=3, theta=np.zeros(4))
 
 
 @pytest.fixture
-def owner(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -> MemoryOwner:
+def owner(feature_map, table_maker):
     return MemoryOwner("north", feature_map.apply(table_maker(80, seed=1), where="test"), seed=1)
 
 
@@ -83,7 +78,7 @@ def test_another_owner_at_the_address_is_named_in_printable_characters(owner):
 )
 def test_an_enrolment_to_something_else_is_refused(owner, make_terms, lie, sentence):
     terms = make_terms()
-    said: Enrollment = replace(owner.enroll(terms), **lie)
+    said = replace(owner.enroll(terms), **lie)
     with pytest.raises(RefusedError, match=f"^owner north {sentence}"):
         check_enrollment(said, terms, name="north", held=0)
 
@@ -125,5 +120,5 @@ def test_every_draw_of_noise_is_within_what_is_believed(owner, make_terms):
 
 def test_the_own_shard_describes_itself(feature_map, table_maker):
     shard = LocalShard("here", feature_map.apply(table_maker(20, seed=1), where="test"))
-    said: OwnerDescription = check_description(shard.describe(), name="here")
+    said = check_description(shard.describe(), name="here")
     assert said.num_records == 20

@@ -1,13 +1,9 @@
 """Many owners are called at the same time; what comes of it does not depend on who was first."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -15,8 +11,8 @@ from common.errors import InputError, PolicyError, UnreachableError, UntrustedEr
 from learner.training.enrolment import all_present, at_once, noted_enrollments, present
 
 
-def fails(error: Exception, *, after: float = 0.0) -> Callable[[], str]:
-    def call() -> str:
+def fails(error, *, after=0.0):
+    def call():
         time.sleep(after)
         raise error
 
@@ -26,7 +22,7 @@ def fails(error: Exception, *, after: float = 0.0) -> Callable[[], str]:
 def test_calls_are_made_at_the_same_time_and_told_in_order():
     together = threading.Barrier(3, timeout=10)
 
-    def call(index: int) -> int:
+    def call(index):
         together.wait()
         time.sleep(0.05 * (2 - index))
         return index
@@ -36,9 +32,9 @@ def test_calls_are_made_at_the_same_time_and_told_in_order():
 
 
 def test_who_is_not_there_yet_is_waited_for():
-    tries: list[None] = []
+    tries = []
 
-    def late() -> str:
+    def late():
         tries.append(None)
         if len(tries) < 3:
             raise UnreachableError("owner b: nobody is there")
@@ -50,7 +46,7 @@ def test_who_is_not_there_yet_is_waited_for():
 
 @pytest.mark.parametrize(("patience", "told"), [(0.3, ["told"]), (0.0, [])])
 def test_who_is_waited_for_is_told_once(patience, told):
-    said: list[str] = []
+    said = []
     away = fails(UnreachableError("owner b: nobody is there"))
     with pytest.raises(InputError, match="owner b"):
         present(away, patience=patience, waits=lambda: said.append("told"))
@@ -66,8 +62,8 @@ def test_who_stays_away_is_bad_input():
 def test_owners_that_come_one_after_the_other_are_waited_for_no_longer_than_one():
     began = time.monotonic()
 
-    def comes(name: str, *, after: float) -> Callable[[], str]:
-        def call() -> str:
+    def comes(name, *, after):
+        def call():
             if time.monotonic() < began + after:
                 raise UnreachableError(f"owner {name}: nobody is there")
             return name
@@ -86,32 +82,32 @@ def test_those_that_were_not_there_are_tried_at_the_same_time_and_no_more_once_o
     """Over slow lines each try takes long."""
     together = threading.Barrier(3, timeout=10)
 
-    def second_try(name: str) -> Callable[[], str]:
+    def second_try(name):
         tries = iter([fails(UnreachableError(f"owner {name}: nobody is there")), together.wait])
 
-        def call() -> str:
+        def call():
             next(tries)()
             return name
 
         return call
 
     assert all_present([second_try(name) for name in "abc"], patience=30.0) == ["a", "b", "c"]
-    tries: list[float] = []
+    tries = []
     tried_again = threading.Event()
 
-    def away() -> str:
+    def away():
         tries.append(time.monotonic())
         if len(tries) > 1:
             tried_again.set()
         raise UnreachableError("owner b: nobody is there")
 
-    def second_try_refuses() -> None:
+    def second_try_refuses():
         assert tried_again.wait(10)
         raise PolicyError("owner a")
 
     outcomes = iter([fails(UnreachableError("owner a: nobody is there")), second_try_refuses])
 
-    def refuses() -> str:
+    def refuses():
         next(outcomes)()
         return "a"
 
@@ -122,10 +118,10 @@ def test_those_that_were_not_there_are_tried_at_the_same_time_and_no_more_once_o
 
 
 def test_the_first_try_counts_as_waiting():
-    tries: list[None] = []
+    tries = []
     stays_away = fails(UnreachableError("owner a: nobody is there"), after=0.5)
 
-    def away() -> None:
+    def away():
         tries.append(None)
         stays_away()
 
@@ -136,10 +132,10 @@ def test_the_first_try_counts_as_waiting():
 
 def test_who_was_waited_for_within_the_call_is_not_waited_for_again():
     """As an owner that connects to the learner."""
-    tries: list[None] = []
+    tries = []
     stays_away = fails(UnreachableError("owner a: is not attached"), after=0.3)
 
-    def away() -> None:
+    def away():
         tries.append(None)
         stays_away()
 
@@ -161,7 +157,7 @@ def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for():
 
 @pytest.mark.parametrize("amount", ["1e5", "-1", " 1", "0.1", "1/0", "1/3/3", "9" * 201, 1, None])
 def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount):
-    facts: dict[str, Any] = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
+    facts = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
     facts |= {"insecure_noise": False, "epsilon": "1/3"}
     (noted,) = noted_enrollments(json.dumps([facts]), owners=1)
     assert noted.epsilon == Fraction(1, 3)
@@ -182,7 +178,7 @@ def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount):
     ],
 )
 def test_an_enrolment_that_was_never_noted_is_not_believed(changes):
-    facts: dict[str, Any] = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
+    facts = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
     facts |= {"insecure_noise": False, "epsilon": "1/3"}
     assert noted_enrollments(json.dumps([facts]), owners=1)
     with pytest.raises(ValueError, match="no "):

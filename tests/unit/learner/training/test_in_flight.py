@@ -1,7 +1,5 @@
 """Owners are asked ahead of their turn only where that changes nothing but the time it takes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import suppress
 from itertools import islice, pairwise

@@ -1,7 +1,5 @@
 """The journal lets go of what it cannot use, and a resume reads it once."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading
@@ -10,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +51,7 @@ def test_a_run_folder_that_cannot_be_written_is_no_reason_to_spend_twice(tmp_pat
         Journal(tmp_path / "journal.sqlite")
 
 
-def entry(position: int, owner: int = 0) -> TickEntry:
+def entry(position, owner=0):
     responses = {owner: (position + 1, np.full(2, float(position)))}
     return TickEntry(position=position, time=float(position), wall_seconds=0.0, responses=responses)
 
@@ -160,13 +156,13 @@ def test_threads_take_turns_at_the_connection(tmp_path, monkeypatch):
     busy, overlaps = threading.Lock(), []
 
     class Watched(sqlite3.Connection):
-        def execute(self, *given: Any) -> sqlite3.Cursor:
+        def execute(self, *given):
             return self.watched(super().execute, *given)
 
-        def executemany(self, *given: Any) -> sqlite3.Cursor:
+        def executemany(self, *given):
             return self.watched(super().executemany, *given)
 
-        def watched(self, call: Any, *given: Any) -> Any:
+        def watched(self, call, *given):
             if not busy.acquire(blocking=False):
                 overlaps.append(given[0])
                 return call(*given)
@@ -179,7 +175,7 @@ def test_threads_take_turns_at_the_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
     theta = np.ones(2)
 
-    def work(owner: int) -> None:
+    def work(owner):
         for sequence in range(1, 6):
             journal.append(entry(5 * owner + sequence, owner))
             journal.keep_unanswered(owner, sequence=sequence, theta=theta)
@@ -202,7 +198,7 @@ def test_a_start_knows_the_ticks_of_earlier_ones_not_its_own(tmp_path):
         assert [past.position for past in journal.past] == [0]
 
 
-def kept(path: Path) -> None:
+def kept(path):
     """Three ticks of two owners, and what else is noted."""
     with closing(Journal(path)) as journal:
         for position in range(3):
@@ -211,7 +207,7 @@ def kept(path: Path) -> None:
         journal.note("seed", "7")
 
 
-def everything(journal: Journal) -> None:
+def everything(journal):
     """Whatever a resumed run reads."""
     journal.read("seed", whole_number)
     journal.check(largest=[1e6, 1e6], length=2)
@@ -328,7 +324,7 @@ def test_a_journal_of_other_tables_is_refused_before_they_are_read(tmp_path, cha
     kept(path)
     with closing(sqlite3.connect(path)) as db:
         db.executescript(change)
-    began: list[str] = []
+    began = []
     # What stands there instead may never end.
     monkeypatch.setattr(Journal, "_take_end", lambda journal: began.append("read"))
     with pytest.raises(InputError, match=r"it is damaged \(tables\)"):

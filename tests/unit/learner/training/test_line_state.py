@@ -1,7 +1,5 @@
 """The line to an owner: every transition, and that its table in the docstring is the code's."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,18 +1,13 @@
 """The shard of the owner that is the learner."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.errors import OrderError
-from common.features import FeatureMap
 from common.losses import Squared
-from common.terms import Query, Records
+from common.terms import Query
 from learner.training.line import LocalLine
 from learner.training.memory_owner import LocalShard
 
@@ -20,7 +15,7 @@ THETA = np.array([0.3, -0.2, 0.1, 0.5])
 
 
 @pytest.fixture
-def records(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -> Records:
+def records(feature_map, table_maker):
     return feature_map.apply(table_maker(50, seed=3), where="own")
 
 

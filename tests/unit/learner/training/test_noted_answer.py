@@ -1,30 +1,22 @@
 """An answer about a model that a journal holds is believed only as it was written."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
-from common.features import FeatureMap
-from common.terms import StudyTerms
 from learner.planning.validation import ValidationBounds
 from learner.training import validation
 from learner.training.journal_values import UNREADABLE
 
 
 @pytest.fixture
-def noted(
-    validation_terms: StudyTerms, feature_map: FeatureMap
-) -> Callable[..., validation.Answer]:
+def noted(validation_terms, feature_map):
     p = feature_map.num_features
     terms = validation_terms
     length = validation.release_of(terms).dimension(terms, p)
 
-    def read(**changes: Any) -> validation.Answer:
+    def read(**changes):
         facts = {"response": [0.5] * length, "noise_scale": 0.25, "epsilon": "1/2"} | changes
         text = json.dumps(facts)
         return validation._noted(text, shown=True, terms=terms, num_features=p, num_records=9)

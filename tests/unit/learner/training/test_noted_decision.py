@@ -1,19 +1,12 @@
 """A journal's decision is read only if the study could have made it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -22,7 +15,7 @@ from learner.training.noted_decision import noted_decision
 
 SIZES = (300, 500, 200)
 GIVEN = {"name": "asynchronous", "horizon": 40, "rho": 1e-3}
-STUDIES: dict[str, dict[str, Any]] = {
+STUDIES = {
     "auto": {},
     "ticks": {"algorithm": GIVEN},
     "huber": {"algorithm": GIVEN, "model": {"loss": "huber", "delta": 0.5, "theta_max": 2.0}},
@@ -34,7 +27,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def study_of(name: str) -> StudySettings:
+def study_of(name):
     table = {
         "name": "study",
         "features": {"public": {"path": "p.csv"}, "target": "y"},
@@ -47,17 +40,16 @@ def study_of(name: str) -> StudySettings:
 
 
 @pytest.fixture(scope="module")
-def told(feature_map: FeatureMap, public_table: pd.DataFrame) -> Callable[[str], dict[str, Any]]:
+def told(feature_map, public_table):
     """What the journal of a study keeps, made once."""
     public = PublicSide(feature_map=feature_map, records=feature_map.apply(public_table, where="x"))
-    kept: dict[str, str] = {}
+    kept = {}
 
-    def of(name: str) -> dict[str, Any]:
+    def of(name):
         if name not in kept:
             made = decide if name == "auto" else decide_quietly
             kept[name] = made(study_of(name), public, num_records=SIZES, seed=1).to_json()
-        table: dict[str, Any] = json.loads(kept[name])
-        return table
+        return json.loads(kept[name])
 
     return of
 
@@ -75,7 +67,7 @@ def test_a_whole_number_is_read_as_the_kind_that_it_stands_for(told):
     assert isinstance(found.constant, float)
 
 
-WRONG: list[tuple[str, str, Any]] = [
+WRONG = [
     *(("ticks", "num_records", value) for value in ([3, 4], [2**63, 4, 5], [0, 4, 5])),
     *(("ticks", "horizon", value) for value in (0, 10**6 + 1, 2**63)),
     *(("long", "horizon", value) for value in (10**9 + 1, 10**12, 2**63)),
@@ -108,7 +100,7 @@ AROUND = [
 ]
 
 
-def refused(folder: Path, table: dict[str, Any], name: str) -> None:
+def refused(folder, table, name):
     journal = Journal(folder / "journal.sqlite")
     try:
         journal.note("decision", json.dumps(table))

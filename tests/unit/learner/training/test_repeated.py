@@ -1,12 +1,9 @@
 """A study repeated at many seeds is the study that the loop trains, seed by seed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from common.config import check_settings
-from common.domain import Domain
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
 from learner.planning.public_side import PublicSide
@@ -32,7 +29,7 @@ def side(feature_map):
 def shard(feature_map, size, rng):
     x = rng.uniform(-1, 1, size=(size, feature_map.num_features))
     y = np.clip(x @ np.linspace(-1, 1, x.shape[1]) + 0.1 * rng.normal(size=size), -1, 1)
-    domain: Domain = feature_map.domain
+    domain = feature_map.domain
     return Records(features=x * domain.feature_bound, targets=y * domain.target_bound)
 
 

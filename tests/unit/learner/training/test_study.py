@@ -1,27 +1,18 @@
 """A training that fails lets go of its owners; one that is resumed reads its journal once."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
-import pandas as pd
 import pytest
 
 from common.config import check_settings
 from common.errors import InputError, OrderError, PolicyError, RefusedError
-from common.features import FeatureMap
-from common.terms import Enrollment, Query, Response, StudyTerms
-from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import new_run_folder
 from learner.training import study
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Applied
 from learner.training.study import Facts, Watch, train
 
 NAMES = ("north", "south")
@@ -35,22 +26,22 @@ class CrashError(Exception):
 class Watched(MemoryOwner):
     """An owner that keeps how it was disconnected."""
 
-    def __init__(self, *arguments: object, **named: object) -> None:
+    def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        self.let_go: list[bool] = []
+        self.let_go = []
 
-    def disconnect(self, *, over: bool = False) -> None:
+    def disconnect(self, *, over=False):
         self.let_go.append(over)
 
 
 @pytest.fixture
-def owners(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -> list[Watched]:
+def owners(feature_map, table_maker):
     records = feature_map.apply(table_maker(60, seed=1), where="test")
     return [Watched(name, records, seed=i) for i, name in enumerate(NAMES)]
 
 
 @pytest.fixture
-def settings() -> StudySettings:
+def settings():
     table = {
         "name": "unit",
         "seed": 7,
@@ -64,8 +55,8 @@ def settings() -> StudySettings:
     return check_settings(StudySettings, table, where="test")
 
 
-def dies_at(k: int) -> Callable[[Applied], None]:
-    def applied(now: Applied) -> None:
+def dies_at(k):
+    def applied(now):
         if now.k == k:
             raise CrashError
 
@@ -76,7 +67,7 @@ def dies_at(k: int) -> Callable[[Applied], None]:
 def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
     when, owners, settings, feature_map, tmp_path
 ):
-    def fails(*_: object) -> None:
+    def fails(*_):
         if when == "planning":
             raise RefusedError("not like this")
 
@@ -134,7 +125,7 @@ def test_a_resume_reads_its_journal_once(owners, settings, feature_map, tmp_path
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, pytest.raises(CrashError):
         train(settings, public, owners, journal=journal, watch=Watch(applied=dies_at(5)))
-    statements: list[str] = []
+    statements = []
     with closing(Journal(path)) as journal:
         journal._db.set_trace_callback(statements.append)
         outcome = train(settings, public, owners, journal=journal)
@@ -149,12 +140,12 @@ class Closes(Watched):
 
     gives = HORIZON
 
-    def enroll(self, terms: StudyTerms) -> Enrollment:
+    def enroll(self, terms):
         if terms.study_id in self._studies and self._studies[terms.study_id].account.closed:
             raise OrderError("the study is closed")
         return super().enroll(terms)
 
-    def answer(self, query: Query) -> Response:
+    def answer(self, query):
         if query.sequence > self.gives:
             raise PolicyError("no more")
         return super().answer(query)
@@ -171,7 +162,7 @@ def test_a_learner_killed_while_it_closes_does_not_say_that_owners_have_left(
     public = PublicSide(feature_map=feature_map, records=None)
     path, end = tmp_path / "journal.sqlite", study.end_study
 
-    def killed(*given: Any, **named: Any) -> None:
+    def killed(*given, **named):
         end(*given, **named)
         raise CrashError
 
@@ -252,7 +243,7 @@ def test_what_owners_were_known_to_say_is_decided_on_before_they_say_it(
 ):
     decide, calls = study.decide, []
 
-    def counted(*given: Any, **named: Any) -> Decision:
+    def counted(*given, **named):
         calls.append(named["num_records"])
         return decide(*given, **named)
 
