@@ -283,8 +283,9 @@ def _regrouped_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
 def _comma_notes(columns: Mapping[str, Sequence[str]], *, cure: str) -> list[str]:
     """Where commas are decimal points beyond doubt.
 
-    >>> _comma_notes({"share": ["0,2120", "0,3"], "sum": ["48,011"], "name": ["Berg, Ida"]})[0][:43]
-    'share: cells such as 0,2120 have a decimal '
+    >>> cells = {"share": ["0,2120", "0,3"], "sum": ["48,011"], "name": ["Berg, Ida"]}
+    >>> _comma_notes(cells, cure="say so")
+    ['share: cells such as 0,2120 have a decimal comma; say so']
     """
     sure = {name: texts for name, texts in columns.items() if has_decimal_commas(texts)}
     if not sure:

@@ -24,13 +24,19 @@ BEGINNING = 100
 _LINE = re.compile(r"\(at line ([0-9]+),", re.ASCII)
 _VALUE = re.compile(r"[^=#]*+=[ \t]*+([^ \t\r#]++(?:[ \t]?%)?)[ \t\r]*+(?:#.*+)?", re.ASCII)
 # What often stands in the line where the reader stopped, or in its words, and what to write.
-_HINTS = (
-    (re.compile("[\u2018-\u201f\u00ab\u00bb]"), "quotes are \" or ', without any slant"),
-    (re.compile(r'"[^"]*\\'), "write a path with / in the place of \\"),
-    (re.compile(r"=[ \t]*(?:None|null|nil)\b"), "leave the key out where there is no value"),
-    (re.compile(r"=[ \t]*(?:True|False|TRUE|FALSE)\b"), "write true or false in small letters"),
-    (re.compile(r"=[ \t]*[^\W\d]"), "a text stands in quotes"),
-    (re.compile("^Cannot overwrite a value"), "its key has a value already, so leave one out"),
+_HINTS = tuple(
+    (re.compile(mark, re.ASCII), hint)
+    for mark, hint in (
+        ("[\u2018-\u201f\u00ab\u00bb]", "quotes are \" or ', without any slant"),
+        (r'"[^"\\]*+\\', "write a path with / in the place of \\"),
+        (r"=[ \t]*+(?:None|null|nil)(?![A-Za-z0-9_])", "leave the key out where there is no value"),
+        (
+            r"=[ \t]*+(?:True|False|TRUE|FALSE)(?![A-Za-z0-9_])",
+            "write true or false in small letters",
+        ),
+        ("=[ \t]*+[A-Za-z_\u00c0-\U0010ffff]", "a text stands in quotes"),
+        ("^Cannot overwrite a value", "its key has a value already, so leave one out"),
+    )
 )
 # So many of a folder's settings files are named.
 NAMED = 3

@@ -13,6 +13,7 @@ from common.errors import BusyError, InputError, RefusedError
 from common.texts import printable
 from common.wire import status_of
 from owner.access import RateLimit
+from owner.ledger_rows import LedgerDiskError, LedgerError
 
 log = logging.getLogger("copriv.owner")
 
@@ -75,7 +76,9 @@ class Refusals:
     def public(self, error: Exception) -> PublicRefusal:
         """What the other side may know of an error; an unexpected one is logged here in full."""
         if not isinstance(error, RefusedError):
-            if isinstance(error, InputError):
+            if isinstance(error, LedgerDiskError) or (
+                isinstance(error, InputError) and not isinstance(error, LedgerError)
+            ):
                 # Of a full disk, or a table that was changed or removed: it says all, and forty
                 # lines of how it came about would hide it, ten times over.
                 self._failed.say(f"a call failed: {printable(error)}")

@@ -91,9 +91,8 @@ def test_training_says_that_its_folder_cannot_be_written(study, deny):
     (study.parent.parent / "file").touch()
     assert "file" in refused("train", study, "--resume", "file/run")
     deny(study.parent.parent / "run")
-    assert "cannot be written (Permission denied); check" in refused(
-        "train", study, "--resume", "run"
-    )
+    told = refused("train", study, "--resume", "run")
+    assert "the run folder cannot be written (Permission denied); make it writable" in told
 
 
 @pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
