@@ -104,6 +104,8 @@ class ColumnSeen:
     is_turned: bool = False
 
 
+# The largest numbers there are differ by more than any number.
+@np.errstate(over="ignore", invalid="ignore")
 def look_at_columns(
     table: pd.DataFrame, feature_map: FeatureMap, *, has_target: bool = True
 ) -> tuple[ColumnSeen, ...]:
@@ -175,26 +177,32 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
 def _with_swaps(seen: Sequence[ColumnSeen], rules: Sequence[ColumnRule]) -> tuple[ColumnSeen, ...]:
     """The same, where columns of numbers say which other one they seem to be swapped with."""
     numbers = [
-        (index, one.middle, one.width * rule.scale, rule)
+        (index, one.middle, one.width * rule.scale, rule.fill, rule.scale)
         for index, (one, rule) in enumerate(zip(seen, rules, strict=True))
         if one.middle is not None and np.isfinite(one.middle) and one.width
     ]
     if len(numbers) < 2:
         return tuple(seen)
-    places, middle, width = (np.array(part) for part in list(zip(*numbers, strict=True))[:3])
-    public = np.array([rule.fill for *_, rule in numbers])
-    scale = np.array([rule.scale for *_, rule in numbers])
-    # Row i: how far the values of column i are from the public ones of each column.
-    far = np.abs(middle[:, None] - public) / scale + np.abs(np.log(width[:, None] / scale))
-    own = np.diag(far)[:, None]
-    nearer = (far < NEARER * own) & (own > FAR)
-    far = np.where(nearer & nearer.T, far, np.inf)
-    like = {
-        int(places[i]): seen[int(places[np.argmin(row)])].name
-        for i, row in enumerate(far)
-        if np.isfinite(row).any()
-    }
+    places, middle, width, fill, scale = map(np.array, zip(*numbers, strict=True))
+    own = _away(middle, width, fill, scale)
+    far = np.nonzero(own > FAR)[0]
+    like = {}
+    # One by one: all pairs of ten thousand columns take gigabytes.
+    for i in far:
+        there = _away(middle[i], width[i], fill[far], scale[far])
+        back = _away(middle[far], width[far], fill[i], scale[i])
+        nearer = (there < NEARER * own[i]) & (back < NEARER * own[far])
+        if nearer.any():
+            nearest = far[np.argmin(np.where(nearer, there, np.inf))]
+            like[int(places[i])] = seen[int(places[nearest])].name
     return tuple(replace(one, like=like.get(index, "")) for index, one in enumerate(seen))
+
+
+def _away(
+    middle: Vector | float, width: Vector | float, fill: Vector | float, scale: Vector | float
+) -> Vector:
+    """How far values of such a middle and width lie from public ones, in deviations of these."""
+    return np.asarray(np.abs(middle - fill) / scale + np.abs(np.log(width / scale)))
 
 
 def _is_turned(rule: ColumnRule, codes: Vector) -> bool:

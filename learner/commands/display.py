@@ -22,14 +22,13 @@ from learner.simulated.cross_validation import CrossValidation
 from learner.training.line import OwnerLine
 from learner.training.runner import Applied
 
+# Studies of so many features are planned in a minute.
+QUICKLY_PLANNED = 50
+
 
 def listening(console: Console) -> Callable[[int], None]:
     """What says at which port owners may come."""
     return lambda port: console.print(f"listening on port {port} for owners", highlight=False)
-
-
-# Studies of so many features are planned in a minute.
-QUICKLY_PLANNED = 50
 
 
 class Display(ExitStack):

@@ -66,9 +66,9 @@ def invite_owners(
         hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
         guests[entry.name] = Guest(hosts=hosts, invitation=digest)
         console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
+    write_guests(certs, settings.name, guests)
     for line in _asked_in_words(settings, public):
         console.print(line, highlight=False)
-    write_guests(certs, settings.name, guests)
     if before not in (None, settings.name):
         console.print(
             f"note: {certs} knew the owners of {before}, and now knows those of {settings.name} in "
@@ -88,9 +88,9 @@ def _asked_in_words(settings: StudySettings, public: PublicSide) -> Iterator[str
     asked = [entry for entry in settings.owners if entry.name != settings.learner.own]
     for epsilon in sorted({settings.promised(entry) for entry in asked}):
         yield f"epsilon {in_short(epsilon)}: {epsilon_in_words(epsilon)}"
-    if public.records is not None:
+    names = public.feature_map.feature_names
+    if public.records is not None and len(public.records) >= len(names):
         problem = problem_of(settings, public.loss(settings.model))
-        names = public.feature_map.feature_names
         edge = edge_sentence(problem, public.records, problem.optimum(public.records), names)
         if edge is not None:
             yield f"warning: {edge}"

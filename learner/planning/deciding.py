@@ -122,7 +122,7 @@ def _possible(designs: Mapping[str, Design | NoiseError]) -> dict[str, Design]:
 
 def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast]) -> Decision:
     """The decision with what each way is expected to come to, and what is free."""
-    forecasts = {}
+    forecasts, newton = {}, found.get("newton")
     for way, its in found.items():
         low, high = its.interval
         forecasts[way] = Expected(relative_fitness=its.expected, low=low, high=high)
@@ -131,7 +131,7 @@ def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast])
         forecast=found[own].expected,
         ways=forecasts,
         public=found[own].public,
-        shrunk=found[own].shrunk,
+        shrunk=None if newton is None else newton.shrunk,
         alone=tuple(found[own].alone.tolist()),
     )
 

@@ -119,7 +119,7 @@ class Decision:
       way: Which of the ways of learning this is, where they were compared; None otherwise.
       ways: What each of them is expected to come to, by name.
       public: The expected relative fitness of the public model, where it was forecast.
-      shrunk: That of the public model shrunk by a ridge, as ``public``.
+      shrunk: That of the public model shrunk by a ridge, where Newton's steps were forecast.
       alone: That of each owner's own model, as ``public``.
       validation: The share of epsilon that is kept for validation, an exact rational; runs of
         before it was asked for have none.

@@ -37,7 +37,8 @@ class Forecast:
     Args:
       relative_fitness: psi of the common model in each simulated run of each world, shape (W, R).
       relative_fitness_public: psi of the public model in each world, shape (W,).
-      relative_fitness_shrunk: That of the public model shrunk by a ridge, shape (W,).
+      relative_fitness_shrunk: That of the public model shrunk by a ridge, shape (W,), where steps
+        begin at it; None where they do not.
       factor: What relative fitness in each world is multiplied by, shape (W,).
       missing: What the public model in each world lacks of what it is worth on records that it was
         not fitted to, shape (W,).
@@ -47,7 +48,7 @@ class Forecast:
 
     relative_fitness: Matrix
     relative_fitness_public: Vector
-    relative_fitness_shrunk: Vector
+    relative_fitness_shrunk: Vector | None
     factor: Vector
     missing: Vector
     apart: Vector
@@ -77,9 +78,10 @@ class Forecast:
         return float(np.median(self.relative_fitness_public))
 
     @property
-    def shrunk(self) -> float:
-        """That of the public model shrunk by a ridge, which is free, too."""
-        return float(np.median(self.relative_fitness_shrunk))
+    def shrunk(self) -> float | None:
+        """That of the public model shrunk by a ridge, free too, where steps begin at it."""
+        its = self.relative_fitness_shrunk
+        return None if its is None else float(np.median(its))
 
     @property
     def alone(self) -> Vector:
@@ -198,31 +200,37 @@ def forecast(
     psi = np.stack(
         [each.evaluation.relative_fitness(own) for each, own in zip(worlds, models, strict=True)]
     )
-    of_public = np.stack([public.theta_optimal, public.start])
-    free = np.stack([each.evaluation.relative_fitness(of_public) for each in worlds])
-    free, shrunk = free.T
+    algorithm = proposal.algorithm
+    free, shrunk = _in_each(worlds, public.theta_optimal), None
+    if isinstance(algorithm, NewtonStep):
+        shrunk = _in_each(worlds, algorithm.around.theta)
     factor, missing = np.ones(len(worlds)), np.zeros(len(worlds))
     if not public.problem.loss.is_quadratic:
         factor, honest = public.outside.honest(len(worlds))
         # Whoever begins at the public model and stays there knows no more of other records than it
         # does: where worlds have drifted less far from it than other records are, that much is
         # missing. Whoever goes part of the way to the world's best model lacks what is left of it.
-        begins_there = getattr(proposal.algorithm, "start", None) is not None
-        begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
+        begins_there = shrunk is not None or getattr(algorithm, "start", None) is not None
         missing = np.maximum(honest - factor * free, 0.0)
         left = _left(psi, free) if begins_there else np.zeros_like(psi)
         psi = factor[:, None] * psi + left * missing[:, None]
-        shrunk = factor * shrunk + _left(shrunk[:, None], free)[:, 0] * missing
+        if shrunk is not None:
+            shrunk = factor * shrunk + _left(shrunk[:, None], free)[:, 0] * missing
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
         relative_fitness_public=np.maximum(free, 0.0),
-        relative_fitness_shrunk=np.maximum(shrunk, 0.0),
+        relative_fitness_shrunk=None if shrunk is None else np.maximum(shrunk, 0.0),
         factor=factor,
         missing=missing,
         apart=len(public.records) / proposal.num_records,
         worlds=worlds,
     )
+
+
+def _in_each(worlds: Sequence[World], theta: Vector) -> Vector:
+    """Psi of a model in each world, shape (W,)."""
+    return np.concatenate([each.evaluation.relative_fitness(theta[None]) for each in worlds])
 
 
 def _left(psi: Matrix, free: Vector) -> Matrix:

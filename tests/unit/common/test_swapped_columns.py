@@ -1,11 +1,14 @@
 """Columns, and labels of two categories, that look swapped are told to who holds the records."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from common.column_faults import faults_of
-from common.column_fit import look_at_columns
+from common.column_fit import _with_swaps, look_at_columns
 from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
@@ -72,3 +75,25 @@ def test_hospitals_that_differ_a_little_are_not_doubted(feature_map):
         table["age"] += rng.uniform(-8, 8)
         table["weight"] += rng.uniform(-6, 6)
         assert told(table, feature_map) == {}
+
+
+def test_the_largest_numbers_there_are_raise_no_warning(feature_map):
+    table = patients(1)
+    table["age"], table["weight"] = 1.7e308, -1.7e308
+    table.loc[::2, "age"], table.loc[::2, "weight"] = -1.7e308, 1.7e308
+    assert "cut" in told(table, feature_map)["age"][0]
+
+
+def test_thousands_of_columns_are_not_compared_all_at_once(feature_map):
+    """Of ten thousand, as an owner may have, all pairs took 2.4 GB."""
+    count, rule = 2000, feature_map.columns[0]
+    seen = look_at_columns(patients(1), feature_map)[0]
+    far = [replace(seen, middle=seen.middle + 9.0 * rule.scale)] * count
+    tracemalloc.start()
+    try:
+        found = _with_swaps(far, [rule] * count)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not any(one.like for one in found)
+    assert most < count**2
