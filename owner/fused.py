@@ -111,6 +111,13 @@ def _ask_ahead(context: Any, features: Any, row: Any, column: Any) -> Any:
     return types.void(features, types.intp, types.intp), codegen
 
 
+@njit(nogil=True)
+def _ask_for_cells(x: Any, row: Any, start: Any, end: Any) -> None:
+    """Ask for the cells from start to end, counted from a row's first; they may pass its end."""
+    for j in range(start, end, LINE_BYTES // x.itemsize):
+        _ask_ahead(x, row, j)
+
+
 @njit(nogil=True, fastmath=_LANES)
 def _margin_and_norm(x: Any, theta: Any) -> tuple[float, float]:
     """A record's margin and the L1 norm of its features."""
@@ -141,15 +148,18 @@ def _compiled(
         g = np.zeros(p)
         ahead = max(2, AHEAD_BYTES // (p * x.itemsize))
         cells = LINE_BYTES // x.itemsize
+        third = 2 * p // (3 * cells) * cells
         s0, s1 = 0.0, 0.0
         before = 0
         # Two records a step, and their gradients are added a step later: by then their slopes are
-        # there, and nothing waits for them.
+        # there, and nothing waits for them. The next records are asked for in three parts: a
+        # processor has only so many lines on their way, and waits where more are asked for at once.
         for i in range(0, n - 1, 2):
-            for j in range(0, 2 * p, cells):
-                _ask_ahead(x, i + ahead, j)
+            _ask_for_cells(x, i + ahead, 0, third)
             z0, norm0 = _margin_and_norm(x[i], theta)
+            _ask_for_cells(x, i + ahead, third, 2 * third)
             z1, norm1 = _margin_and_norm(x[i + 1], theta)
+            _ask_for_cells(x, i + ahead, 2 * third, 2 * p)
             a, b = x[before], x[before + 1]
             for j in range(p):
                 g[j] = (g[j] + s0 * a[j]) + s1 * b[j]
