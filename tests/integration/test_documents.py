@@ -41,7 +41,7 @@ def run_commands_of(*documents, folder):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert result.returncode == 0, f"{command}\n{result.stderr}"

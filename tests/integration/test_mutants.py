@@ -17,7 +17,7 @@ HARMLESS = {"name": "the same", "old": "(1.0 - self._left)", "new": "(1 - self._
 
 def run(*options):
     command = [sys.executable, str(TOOL), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_an_attack_has_as_many_tests_as_it_says(commands, count):
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=True,
         )
         collected += int(re.findall(r"^([0-9]+)\S* tests? collected", told.stdout, re.M)[0])

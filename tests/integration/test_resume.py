@@ -517,7 +517,7 @@ class Study:
 
     def finish(self, run_folder):
         process = self.start(run_folder)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
         return json.loads((run_folder / "summary.json").read_text())
 
@@ -612,7 +612,7 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     assert process.poll() is None, process.communicate()[1]
     settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | {"listen": address}))
     serve_owner(settings_path)
-    _, said = process.communicate(timeout=90)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert json.loads((out / "summary.json").read_text())["ticks"] == 20
 
@@ -643,7 +643,7 @@ def test_what_a_killed_owner_loses_of_a_block_is_counted(owner_folder, tmp_path)
     owner.kill()
     owner.communicate()
     owner = Forked("copriv-owner", "serve", settings_path)
-    printed, said = learner.communicate(timeout=90)
+    printed, said = learner.communicate(timeout=600)
     owner.kill()
     owner.communicate()
     assert learner.returncode == 0, said
@@ -680,7 +680,7 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.005)
     running.drain(grace=0.1)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 4, said
     assert "no owner answered for 1 seconds (owner-a away since" in said
     assert f"copriv train --resume {out}" in said

@@ -139,7 +139,7 @@ def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(place, pr
             env=environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=600,
             check=False,
             input="y\ny\ny\n",
         )

@@ -330,7 +330,7 @@ def is_stopped(program, typed, status, folder):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert (said.returncode, said.stderr) == (
         status,

@@ -83,7 +83,7 @@ def sweep_as_typed(path, folder, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout

@@ -43,7 +43,7 @@ def test_a_run_needs_no_file_of_the_program_once_it_has_begun(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 0, result.stderr

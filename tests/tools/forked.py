@@ -114,7 +114,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def run(name, *arguments, timeout=120, **more):
+def run(name, *arguments, timeout=600, **more):
     """A whole command, from its arguments to its exit status."""
     process = Forked(name, *arguments, **more)
     try:
