@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -22,6 +23,8 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5
 OPEN_CONNECTIONS = 16
 # How long one may be silent before its request has come.
 ASKING_SECONDS = 10.0
+# After a connection that could not be taken, where no further one can be open.
+FULL_SECONDS = 0.2
 
 
 def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
@@ -102,6 +105,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._open: dict[socket.socket, None] = {}
         self._changing = threading.Lock()
         super().__init__((host, port), _Quiet)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next connection; one that cannot be taken knocks on, and is heard a little later."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(FULL_SECONDS)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Make room for the newest connection, and answer it in a thread."""
