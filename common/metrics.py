@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -22,6 +23,10 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5
 OPEN_CONNECTIONS = 16
 # How long one may be silent before its request has come.
 ASKING_SECONDS = 10.0
+# No scraper's request is longer; what stands behind it is not read.
+LONGEST_REQUEST = 2**14
+# After a connection that could not be taken, where no further one can be open.
+FULL_SECONDS = 0.2
 
 
 def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
@@ -71,10 +76,33 @@ def metrics_served(
         server.server_close()
 
 
+class _Beginning(io.RawIOBase):
+    """What is read of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._left = connection, LONGEST_REQUEST
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes; 0 of them where no more are read."""
+        taken = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= taken
+        return taken
+
+
 class _Quiet(WSGIRequestHandler):
-    """Requests fill no log: what goes wrong with one is in its status."""
+    """Requests are short, and fill no log: what goes wrong with one is in its status."""
 
     timeout = ASKING_SECONDS
+
+    def setup(self) -> None:
+        """Begin to read."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Beginning(self.connection))
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""
@@ -102,6 +130,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._open: dict[socket.socket, None] = {}
         self._changing = threading.Lock()
         super().__init__((host, port), _Quiet)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next connection; one that cannot be taken knocks on, and is heard a little later."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(FULL_SECONDS)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Make room for the newest connection, and answer it in a thread."""

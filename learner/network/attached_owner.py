@@ -41,8 +41,8 @@ class OwnerStream:
         self.reply: pb.OwnerMessage | None = None
         self.request: pb.UpdateRequest | None = None
         self.arrived = 0.0
-        # When the owner was last heard of, or its clock started, monotonic.
-        self.quiet_since = time.monotonic()
+        # When the owner last replied, or its clock started, monotonic; 0 before.
+        self.quiet_since = 0.0
         self.started = False
         self.open = True
         # What the owner did that no owner does.
@@ -73,11 +73,12 @@ class OwnerStream:
                 self.request, self.arrived = message.request, time.monotonic()
             elif self._call and message.call == self._call and self.reply is None:
                 self.reply, self._unasked = message, 0
+                if self.started:
+                    self.quiet_since = time.monotonic()
             else:
                 self._unasked += 1
             if self._unasked > MOST_UNASKED:
                 self.blame(f"sent {self._unasked} messages that nobody asked for")
-            self.quiet_since = time.monotonic()
             self._changed.notify_all()
 
     def blame(self, fault: str) -> None:
@@ -156,6 +157,9 @@ class AttachedOwner:
         """Take the owner's new stream; an older one is dead or will be."""
         with self._changed:
             before, self._stream = self._stream, stream
+            if before is not None and before.open:
+                # It was never away: its silence goes on.
+                stream.quiet_since = before.quiet_since
             self._changed.notify_all()
         if before is not None:
             before.end()

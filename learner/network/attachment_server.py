@@ -143,7 +143,8 @@ class AttachmentServer:
             stream = owner.stream
             if stream is not None and ready(index):
                 if not stream.started:
-                    stream.started, stream.quiet_since = True, time.monotonic()
+                    stream.started = True
+                    stream.quiet_since = stream.quiet_since or time.monotonic()
                     start = pb.ClockStart(time=now, time_scale=time_scale)
                     stream.send(pb.LearnerMessage(start=start))
                 present[index] = stream

@@ -1,14 +1,13 @@
 """Whoever sends without end takes little memory of who reads it, on both sides of a connection."""
 
-import os
 import socket
 import struct
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 import pytest
+from waiting import seconds_computed
 
 # What a flood may take, and how much is sent: without a bound a tenth of it and more stays.
 MOST_BYTES, SENT_BYTES = 48 * 2**20, 2**30
@@ -29,7 +28,6 @@ MOST_KEPT_BYTES = 200 * 2**20
 
 TAKEN = """
 import re, sys
-from pathlib import Path
 def taken(what="VmHWM"):
     # Not of getrusage, which begins with what the process that started this one took.
     return 1024 * int(re.search(rf"{what}:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
@@ -99,12 +97,6 @@ def flood(line, frames):
     with suppress(OSError):
         for _ in range(SENT_BYTES // len(frames)):
             line.sendall(frames)
-
-
-def seconds_computed(process):
-    """How long a process has used a core."""
-    times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -21,10 +21,11 @@ import numpy as np
 import pytest
 import tomli_w
 from calls import methods
+from free_ports import free_port
 from full_disk_owner import serves
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from listening import Listening
-from waiting import wait_until
+from waiting import seconds_computed, wait_until
 
 from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
@@ -378,8 +379,10 @@ def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve
 
 
 def test_an_owner_whose_connections_are_all_taken_says_so(owner_folder, tmp_path):
-    """Whoever calls meanwhile waits, and is let in as soon as others have gone."""
-    settings, log = owner_folder(), tmp_path / "owner.log"
+    """Whoever calls meanwhile waits, and is let in as soon as others have gone; no core is kept."""
+    metrics = free_port()
+    settings = settings_with(owner_folder(), metrics=f"127.0.0.1:{metrics}")
+    log = tmp_path / "owner.log"
     code = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); import owner.cli as c"
     with log.open("w") as lines:
         owner = subprocess.Popen(
@@ -394,6 +397,10 @@ def test_an_owner_whose_connections_are_all_taken_says_so(owner_folder, tmp_path
             for _ in range(100):
                 crowd.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
             wait_until(lambda: "no further file or connection can be opened" in log.read_text())
+            crowd.enter_context(socket.create_connection(("127.0.0.1", metrics), timeout=20))
+            before = seconds_computed(owner.pid)
+            time.sleep(1.0)
+            assert seconds_computed(owner.pid) - before < 0.2
         wait_until(lambda: serves(port))
         assert log.read_text().count("this process may have 64: raise it") == 1
     finally:

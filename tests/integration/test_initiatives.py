@@ -416,6 +416,44 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files):
         silent.set()
 
 
+def test_an_owner_that_comes_again_and_again_and_never_asks_keeps_no_other_waiting():
+    """Each new stream, and whatever came on it, began its silence anew."""
+    over = threading.Event()
+    with (
+        AttachmentServer(["restless", "north"], "127.0.0.1:0", deadline=0.5, patience=5) as learner,
+        grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
+    ):
+
+        def come(name, message):
+            def said():
+                yield pb.OwnerMessage(hello=pb.Hello(name=name))
+                yield message
+                over.wait(20)
+
+            return methods("Learner", channel).Attach(said())
+
+        def come_again():
+            while not over.wait(0.1):
+                calls.append(come("restless", pb.OwnerMessage(call=1, closed=pb.CloseSummary())))
+
+        def next_request(timeout, *waited_for):
+            ready = waited_for.__contains__
+            return learner.next_request(now=0.0, time_scale=0.0, ready=ready, timeout=timeout)
+
+        calls = [come("north", pb.OwnerMessage(request=pb.UpdateRequest(time=1.0)))]
+        restless = threading.Thread(target=come_again)
+        restless.start()
+        wait_until(lambda: all(owner.stream is not None for owner in learner.owners))
+        try:
+            assert next_request(10.0, 0, 1) == (1, 1.0)
+            # It is asked to come back as often as any that is silent.
+            wait_until(lambda: next_request(0.05, 0) or learner.owners[0].fault, seconds=10)
+            assert "was attached 3 times and asked for no update" in learner.owners[0].fault
+        finally:
+            over.set()
+            restless.join()
+
+
 def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
     with (
         AttachmentServer(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,

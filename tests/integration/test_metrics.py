@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import grpc
 import numpy as np
@@ -27,7 +27,7 @@ from waiting import wait_until
 
 from common.errors import InputError, OrderError, OwnerFailedError, UnreachableError
 from common.expiry import Expiry
-from common.metrics import OPEN_CONNECTIONS
+from common.metrics import ASKING_SECONDS, OPEN_CONNECTIONS
 from common.terms import Query
 from common.tls import load_identity
 from common.toml_files import read_toml
@@ -457,3 +457,19 @@ def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and
         wait_until(lambda: threading.active_count() <= threads + OPEN_CONNECTIONS)
     said = capfd.readouterr()
     assert "Traceback" not in said.err + said.out
+
+
+def test_a_request_at_the_metrics_port_is_read_no_further_than_any_scrapers_goes():
+    """Sixteen strangers with 99 long headers each took a gigabyte, and most of a core."""
+    port = free_port()
+    with (
+        LearnerMetrics().served(f"127.0.0.1:{port}"),
+        socket.create_connection(("127.0.0.1", port), timeout=20) as rude,
+    ):
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            rude.sendall(b"GET / HTTP/1.0\r\n" + (b"k: " + b"v" * 60_000 + b"\r\n") * 50)
+            while rude.recv(65536):
+                pass
+        # Not only when it has said nothing for long.
+        assert time.monotonic() - began < ASKING_SECONDS / 2

@@ -1,5 +1,6 @@
-"""Waiting for what comes about by itself."""
+"""Waiting for what comes about by itself, and what a process does meanwhile."""
 
+import os
 import time
 from pathlib import Path
 
@@ -29,3 +30,9 @@ def is_there(process):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def seconds_computed(process):
+    """How long a process has used a core."""
+    times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
