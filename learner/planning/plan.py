@@ -115,7 +115,7 @@ class Plan:
 
     @property
     def _kind(self) -> Kind:
-        return kind_of(self.settings)
+        return self.settings.algorithm.kind
 
     @cached_property
     def _counted(self) -> Vector:
@@ -126,17 +126,12 @@ class Plan:
 
 def is_scheduled(settings: StudySettings) -> bool:
     """Whether the clocks are drawn ahead and each owner promises its own count."""
-    return settings.privacy.split == "schedule" and kind_of(settings).is_schedulable
-
-
-def kind_of(settings: StudySettings) -> Kind:
-    """What the algorithm that the settings name says about itself; nothing of one left open."""
-    return settings.algorithm.kind
+    return settings.privacy.split == "schedule" and settings.algorithm.kind.is_schedulable
 
 
 def algorithm_of(settings: StudySettings, num_features: int, decision: Decision) -> Algorithm[Any]:
     """The algorithm that the settings name."""
-    return kind_of(settings).make(_setup(settings, num_features, decision))
+    return settings.algorithm.kind.make(_setup(settings, num_features, decision))
 
 
 def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Setup:
