@@ -371,7 +371,7 @@ def _is_number(value: float | None) -> bool:
 def _step(plan: Plan) -> StepSummary:
     """What the settings say of the step, or what was chosen."""
     algorithm, decision = plan.settings.algorithm, plan.decision
-    constant, facts = plan.settings.algorithm.kind.constant, dict[str, Any](chosen="none")
+    constant, facts = algorithm.kind.constant, dict[str, Any](chosen="none")
     if constant is not None:
         facts = {"chosen": "auto" if algorithm.step else "given", constant: decision.constant}
     if decision.largest_stable is not None:
