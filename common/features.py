@@ -277,6 +277,18 @@ def with_target(
     return readable if missing == "drop" else np.ones(len(table), dtype=bool)
 
 
+def file_text(feature_map: FeatureMap) -> str:
+    """A map's text for a file: what was agreed on, and beside it what helps people alone.
+
+    These are the public values of a target of classes. The canonical text and the digest are
+    without them, so they change no study, and what older versions agreed on stays the same.
+    """
+    table = feature_map.model_dump(mode="json")
+    if feature_map.target.public_values:
+        table["target"]["public_values"] = list(feature_map.target.public_values)
+    return laid_out(table)
+
+
 def load_feature_map(path: Path) -> FeatureMap:
     """The feature map of a JSON file.
 

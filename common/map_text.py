@@ -1,28 +1,13 @@
-"""The text of a feature map: readable, the same for equal maps, and what a file adds to it."""
+"""The text of a feature map: readable, and the same for equal maps."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from common.features import FeatureMap
+from typing import Any
 
 _NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
-
-
-def file_text(feature_map: FeatureMap) -> str:
-    """A map's text for a file: what was agreed on, and beside it what helps people alone.
-
-    These are the public values of a target of classes. The canonical text and the digest are
-    without them, so they change no study, and what older versions agreed on stays the same.
-    """
-    table = feature_map.model_dump(mode="json")
-    if feature_map.target.public_values:
-        table["target"]["public_values"] = list(feature_map.target.public_values)
-    return laid_out(table)
 
 
 def laid_out(table: Mapping[str, Any]) -> str:
