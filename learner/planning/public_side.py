@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from common.arrays import Labels, Vector
+from common.arrays import Indices, Vector
 from common.column_faults import warn_of_misfits
 from common.columns import category_key, category_keys
 from common.errors import DoubtWarning, InputError, PrivacyLeakWarning
@@ -49,7 +49,7 @@ class PublicSide:
 
     feature_map: FeatureMap
     records: Records | None
-    labels: Labels | None = None
+    labels: Indices | None = None
     known: Mapping[str, int] = field(default_factory=dict)
     only_group_of: str | None = None
     raw_targets: Vector | None = None
@@ -228,7 +228,7 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
     return grouped if _groups_say_more(grouped, settings) else public
 
 
-def _only_group_of(settings: StudySettings, labels: Labels, column: str) -> str | None:
+def _only_group_of(settings: StudySettings, labels: Indices, column: str) -> str | None:
     """The column, where the public records are of one of its groups and owners are several."""
     sizes = np.bincount(labels[labels >= 0])
     if len(settings.owners) < 2 or np.count_nonzero(sizes >= FEWEST) != 1:
@@ -270,7 +270,7 @@ def _groups_say_more(public: PublicSide, settings: StudySettings) -> bool:
 
 def _groups(
     settings: StudySettings, table: pd.DataFrame, column: str
-) -> tuple[Labels, dict[str, int]]:
+) -> tuple[Indices, dict[str, int]]:
     """The group of each public record, and of owners whose group is known."""
     if column not in table.columns:
         raise InputError(

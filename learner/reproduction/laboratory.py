@@ -16,9 +16,8 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Matrix, Vector
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
@@ -145,7 +144,7 @@ class Lab:
             num_records=tuple(sizes), horizon=self.figure.horizon, clip=None, constant=constant
         )
         proposal = propose(self.settings(epsilon), self.feature_map, decision, seed=SEED)
-        trace: list[NDArray[np.float64]] = []
+        trace: list[Matrix] = []
         models = run_study(
             proposal,
             world,
