@@ -93,7 +93,7 @@ class ColumnSeen:
     strange: tuple[str, ...] = ()
     num_strange: int = 0
     known: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...]
     drift: float | None = None
     spread: float | None = None
     ratio: float | None = None

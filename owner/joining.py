@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,11 @@ class Joining:
     table: Mapping[str, str]
     folder: Path
     beside: Path
-    epsilon_lifetime: Fraction | None = None
-    rename: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, float] = field(default_factory=dict)
-    spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    allow_private_bounds: bool = False
+    epsilon_lifetime: Fraction | None
+    rename: Mapping[str, str]
+    units: Mapping[str, float]
+    spellings: Mapping[str, Mapping[str, str]]
+    allow_private_bounds: bool
 
     @property
     def where(self) -> str:

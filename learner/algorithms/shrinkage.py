@@ -284,7 +284,7 @@ class Blend:
         self,
         gradients: Sequence[tuple[Array, Array, float]],
         *,
-        bend: float = 0.0,
+        bend: float,
     ) -> tuple[Array, Array]:
         r"""Gradients of several models as one at the public model, and its noise's covariance.
 

@@ -113,7 +113,7 @@ class Session:
     raw: pd.DataFrame
     table: pd.DataFrame
     look: Look
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
 
     def persons(self, choices: Choices) -> Column | None:
         """The column whose values name persons with several records, None for none."""
@@ -339,7 +339,7 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
         raise InputError(f"{out}: the folder is not empty; give another one with --out")
 
 
-def open_session(place: Mapping[str, str], *, drop: Sequence[str] = ()) -> Session:
+def open_session(place: Mapping[str, str], *, drop: Sequence[str]) -> Session:
     """Read a table and look at it.
 
     Args:

@@ -67,7 +67,7 @@ class Split:
 
     clip: float | None
     share: float
-    rounds: int = 1
+    rounds: int
 
     def bound(self, largest: float) -> float:
         """The bound on one record's gradient, where the domain's is this."""

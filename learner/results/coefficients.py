@@ -50,7 +50,7 @@ class Coefficient:
     column: str
     kind: str
     value: float
-    noise_standard_error: float | None = None
+    noise_standard_error: float | None
 
 
 def in_raw_units(feature_map: FeatureMap, thetas: Matrix) -> Matrix:
