@@ -34,7 +34,7 @@ from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import scheduled_frequency
 from learner.planning.deciding import decide_quietly
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.sections import OwnerEntry
 from learner.simulated.evaluation import union
 from learner.simulated.replicates import (
@@ -141,8 +141,7 @@ def study(num_owners: int, *overrides: str) -> tuple[Run, World, int]:
         rng=rng,
     )
     frequency = scheduled_frequency(schedule.promised) if algorithm.counted else None
-    loss = made.public.loss(settings.model)
-    world = World.of(shards, problem_of(settings, loss))
+    world = World.of(shards, made.public.problem(settings))
     run = Run(
         algorithm,
         schedule.slots,

@@ -18,7 +18,7 @@ from learner.planning.around import around_drifting
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan, clocks_of, is_scheduled
-from learner.planning.proposal import attendance_of, outline, problem_of, unit_scales
+from learner.planning.proposal import attendance_of, outline, unit_scales
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
@@ -81,8 +81,7 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
             'model needs public records; give features.public, or start = "zero" with asynchronous'
         )
     if not ground.can_forecast:
-        problem = problem_of(settings, ground.public.loss(settings.model))
-        return tuple(problem.optimum(records).tolist())
+        return tuple(ground.public.problem(settings).optimum(records).tolist())
     start = ground.groups.start if kind.constant is None else ground.groups.theta_optimal
     return tuple(start.tolist())
 

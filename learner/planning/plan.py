@@ -31,6 +31,7 @@ from learner.algorithms.table import Kind, Setup
 from learner.planning.decision import Decision
 from learner.planning.roles import clock_rates, groups_of
 from learner.planning.settings import StudySettings
+from learner.simulated.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,11 @@ class Plan:
     def loss(self) -> Loss:
         """The loss, with its parameters."""
         return LOSSES[self.settings.model.loss](**self.decision.parameters)
+
+    @property
+    def problem(self) -> Problem:
+        """What is learnt."""
+        return problem_of(self.settings, self.loss)
 
     @property
     def horizon(self) -> int:
@@ -122,6 +128,15 @@ class Plan:
         """How often the schedule has each group."""
         counts = np.array(self.responses, dtype=np.float64)
         return scheduled_frequency(counts[[group[0] for group in groups_of(self.settings)]])
+
+
+def problem_of(settings: StudySettings, loss: Loss) -> Problem:
+    """What a study learns, with its loss."""
+    return Problem(
+        loss=loss,
+        regulariser=Regulariser(coefficient=settings.model.regularisation),
+        theta_max=settings.model.theta_max,
+    )
 
 
 def is_scheduled(settings: StudySettings) -> bool:

@@ -23,7 +23,7 @@ from common.terms import Records
 from common.texts import counted, named
 from learner.planning.giveaways import warn_of_giveaways
 from learner.planning.held_out import held_out_records
-from learner.planning.proposal import problem_of
+from learner.planning.plan import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import FEWEST, PublicGroups, drifts_within
@@ -72,6 +72,14 @@ class PublicSide:
             raise InputError(
                 f"{key}: the public records have residuals of 0, which say nothing; give a NUMBER"
             ) from None
+
+    def problem(self, settings: StudySettings) -> Problem:
+        """What a study learns, before anything is decided.
+
+        Raises:
+          InputError: As :meth:`loss`.
+        """
+        return problem_of(settings, self.loss(settings.model))
 
     @cached_property
     def _residuals(self) -> Vector:
@@ -261,8 +269,7 @@ def _groups_say_more(public: PublicSide, settings: StudySettings) -> bool:
     owners' may then lie beyond its end.
     """
     try:
-        problem = problem_of(settings, public.loss(settings.model))
-        groups = public_groups(public, problem)
+        groups = public_groups(public, public.problem(settings))
     except InputError:  # Too few records; whoever needs them reports it.
         return False
     return len(groups.usable) > 1 and not drifts_within(groups)

@@ -30,7 +30,7 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.algorithms.variants import LARGEST_COUNTED_FACTOR
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan, is_scheduled
-from learner.planning.proposal import NoiseError, problem_of
+from learner.planning.proposal import NoiseError
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
@@ -163,7 +163,7 @@ class Repeated:
 
     def _gradients(self, plan: Plan) -> GradientFunction:
         """The exact mean gradients."""
-        world = World.of(self.shards, problem_of(plan.settings, plan.loss))
+        world = World.of(self.shards, plan.problem)
         return world.gradients(self.decision.clip)
 
     def _terms(self, plan: Plan) -> list[StudyTerms]:
