@@ -29,12 +29,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from sweep import Hospitals
 
-from common.arrays import Matrix, Slots, Vector
+from common.arrays import Indices, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import scheduled_frequency
 from learner.planning.deciding import decide_quietly
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.sections import OwnerEntry
 from learner.simulated.evaluation import union
 from learner.simulated.replicates import (
@@ -63,7 +63,7 @@ class Run(NamedTuple):
     """What is the same for all delays."""
 
     algorithm: Asynchronous
-    slots: Slots
+    slots: Indices
     frequency: Matrix | None
     gradients: GradientFunction
     scales: Matrix
@@ -92,7 +92,7 @@ def in_flight(run: Run, delay: int, rule: Rule, *, share: float = 1.0) -> Matrix
     start = np.zeros(algorithm.num_features) if algorithm.start is None else algorithm.start
     theta_L, copies = np.tile(start, (R, 1)), np.tile(start, (N, R, 1))
     total = np.zeros_like(theta_L)
-    waiting: deque[tuple[Slots, Matrix, Matrix]] = deque()
+    waiting: deque[tuple[Indices, Matrix, Matrix]] = deque()
     for k in range(T + delay):
         if k < T:
             theta_bar = 0.5 * (theta_L + copies[slots[k], each])
@@ -141,8 +141,7 @@ def study(num_owners: int, *overrides: str) -> tuple[Run, World, int]:
         rng=rng,
     )
     frequency = scheduled_frequency(schedule.promised) if algorithm.counted else None
-    loss = made.public.loss(settings.model)
-    world = World.of(shards, problem_of(settings, loss))
+    world = World.of(shards, made.public.problem(settings))
     run = Run(
         algorithm,
         schedule.slots,
@@ -180,7 +179,7 @@ def _psi(world: World, models: Matrix) -> Vector:
     return world.evaluation.relative_fitness(models)
 
 
-def ahead(owners: Slots, most: int, *, asked_for: float = LINE + TICK) -> float:
+def ahead(owners: Indices, most: int, *, asked_for: float = LINE + TICK) -> float:
     """Seconds of these ticks, each asked as soon as its question is known.
 
     That is when its owner's answer before is taken, and that of the tick ``most`` before it.

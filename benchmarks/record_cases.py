@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from common.arrays import Labels, Vector
+from common.arrays import Indices, Vector
 from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
 from common.losses import LOSSES, Regulariser
@@ -55,7 +55,7 @@ class Case:
     shards: Sequence[Records]
     coefficient: float = 1e-5
     theta_max: float = 0.5
-    labels: Labels | None = None
+    labels: Indices | None = None
     known: Mapping[str, int] = field(default_factory=dict)
 
     @property

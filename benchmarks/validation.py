@@ -24,7 +24,6 @@ from common.terms import Records
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_validation import exact_means
@@ -82,7 +81,7 @@ def case_of(*, epsilon: float = 1.0, num_records: int | None = None) -> Case:
     )
     p = public.feature_map.num_features
     plan = Plan(settings=settings, num_features=p, decision=decision, seed=1)
-    theta = problem_of(settings, plan.loss).optimum(union(shards))
+    theta = plan.problem.optimum(union(shards))
     return Case(plan=plan, public=public, shards=shards, theta=theta)
 
 

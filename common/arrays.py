@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 # Real numbers, one for each feature, owner, record or run; the docstrings give the shape.
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+# The same of three axes, or of several shapes.
+Array = NDArray[np.float64]
 # Yes or no for each of something.
 Flags = NDArray[np.bool_]
-# Which group each record is of.
-Labels = NDArray[np.intp]
-# Which owner or group ticks at each k, shape (runs, T).
-Slots = NDArray[np.intp]
+# Which row, owner or group, each by its place.
+Indices = NDArray[np.intp]
 # Whole multiples of the mechanism's grid.
 Units = NDArray[np.int64]
 

@@ -156,7 +156,7 @@ def rows_of_arrow(
     keep: Keep,
     *,
     mend: bool = True,
-    with_gaps: Iterable[str] = (),
+    with_gaps: Iterable[str],
 ) -> pd.DataFrame:
     """The rows that count of a table in batches, stored as pandas would store the whole table.
 

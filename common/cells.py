@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from common.arrays import Flags
 
 # A longer text is no number and no date, and all longer ones are one category: decided by the
 # length alone, before anything whose time depends on what the text says.
@@ -150,7 +151,7 @@ def distinct_texts(column: pd.Series) -> list[str]:
     return list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
 
 
-def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
+def missing_cells(column: pd.Series) -> Flags:
     """Which cells have no value, shape (n,); one that cannot be asked has one.
 
     >>> missing_cells(pd.Series([Decimal("sNaN"), None, [1]], dtype=object))

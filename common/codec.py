@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
@@ -70,12 +70,12 @@ _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
 LONGEST_RATIONAL = 40
 
 
-def vector_to_pb(vector: NDArray[np.float64]) -> pb.Vector:
+def vector_to_pb(vector: Vector) -> pb.Vector:
     """A vector as little-endian float64 bytes with its length."""
     return pb.Vector(length=vector.size, data=vector.astype("<f8", copy=False).tobytes())
 
 
-def vector_from_pb(message: pb.Vector) -> NDArray[np.float64]:
+def vector_from_pb(message: pb.Vector) -> Vector:
     """The vector of a message, shape (length,).
 
     Raises:

@@ -93,7 +93,7 @@ class ColumnSeen:
     strange: tuple[str, ...] = ()
     num_strange: int = 0
     known: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...]
     drift: float | None = None
     spread: float | None = None
     ratio: float | None = None
@@ -281,11 +281,11 @@ def _most_frequent(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(name for name, _ in counts.most_common(SHOWN_CATEGORIES))
 
 
-def _share(flags: np.ndarray) -> float:
+def _share(flags: Flags) -> float:
     return float(np.count_nonzero(flags)) / max(1, len(flags))
 
 
-def _ratio(there: np.ndarray, public: float, scale: float) -> float | None:
+def _ratio(there: Vector, public: float, scale: float) -> float | None:
     """The middle value over the public one, if that is no zero among its neighbours.
 
     None where one is below zero and the other is not, which no unit makes of each other.
@@ -295,7 +295,7 @@ def _ratio(there: np.ndarray, public: float, scale: float) -> float | None:
     return middle / public if is_told else None
 
 
-def _width(there: np.ndarray, scale: float) -> float | None:
+def _width(there: Vector, scale: float) -> float | None:
     """The middle half's width over that of a normal distribution of the public deviation."""
     if len(there) < FEWEST_FOR_SPREAD:
         return None

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.extensions import ExtensionArray
 
-from common.arrays import Flags, Vector, either
+from common.arrays import Flags, Indices, Vector, either
 from common.cells import Label, months_of, readable
 
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
@@ -224,7 +224,7 @@ def parse_months(column: pd.Series) -> Vector:
     return parsed[codes]
 
 
-def category_keys(column: pd.Series) -> tuple[NDArray[np.intp], list[str | None]]:
+def category_keys(column: pd.Series) -> tuple[Indices, list[str | None]]:
     """Each cell's :func:`category_key`, as positions in a list of the distinct ones.
 
     A cell without a value has position -1.
@@ -302,7 +302,7 @@ def _plain_numbers(distinct: _Distinct) -> tuple[Vector, Iterator[tuple[int, obj
     return numbers, zip(left.tolist(), distinct.take(left), strict=True)
 
 
-def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
+def _distinct(column: pd.Series) -> tuple[Indices, _Distinct]:
     """(position of each cell's value, -1 for a missing one; the distinct values).
 
     Only texts, truth values, gaps and columns of one simple type are searched for repetitions:
@@ -321,7 +321,7 @@ def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
     return codes, list(distinct)
 
 
-def _distinct_objects(cells: list[object]) -> tuple[NDArray[np.intp], list[object]]:
+def _distinct_objects(cells: list[object]) -> tuple[Indices, list[object]]:
     """As :func:`_distinct`, for cells of any kind."""
     seen: dict[object, int] = {}
     distinct: list[object] = []

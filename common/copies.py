@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from common.arrays import Indices
 from common.looking import FEWEST_RECORDS, IDENTIFYING, Column, Look
 from common.texts import counted
 
@@ -100,7 +100,7 @@ def names_persons(column: Column) -> str:
     return f"each of its values names {'few records' if column.names_few else 'a person'}"
 
 
-def whose_rows(persons: Column | None, count: int) -> NDArray[np.intp]:
+def whose_rows(persons: Column | None, count: int) -> Indices:
     """Of each row the first one of the same person, shape (count,); its own where none is named.
 
     >>> from common.looking import look_at

@@ -20,10 +20,10 @@ class Dialect:
       dates: "month-first" or "day-first".
     """
 
-    separator: str | None = None
-    encoding: str | None = None
-    decimal: str | None = None
-    dates: str | None = None
+    separator: str | None
+    encoding: str | None
+    decimal: str | None
+    dates: str | None
 
 
 def _encoding(name: str) -> str:

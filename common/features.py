@@ -16,9 +16,12 @@ What it promises, whatever the raw records are:
 from __future__ import annotations
 
 import hashlib
+import json
+import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -30,7 +33,6 @@ from common.domain import LEAST_SIZE, Domain, without_specks
 from common.errors import InputError
 from common.files import open_regular
 from common.fitting import Bound, ColumnRule, Number, TargetRule
-from common.map_text import laid_out
 from common.setting_errors import first_fault
 from common.suggestions import check_columns
 from common.terms import Records
@@ -47,6 +49,7 @@ LARGEST_ENTRIES = 2_000_000
 # Only the first fault is reported: to collect thousands of a hostile text would take minutes.
 _Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)
 _Row = Annotated[tuple[Number, ...], _Few]
+_NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
 
 
 class FeatureMap(Lasting):
@@ -153,7 +156,7 @@ class FeatureMap(Lasting):
 
     def to_json(self) -> str:
         """The canonical text: equal maps have equal texts."""
-        return laid_out(self.model_dump(mode="json"))
+        return _laid_out(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "feature map") -> Self:
@@ -275,6 +278,34 @@ def with_target(
             "that have one"
         )
     return readable if missing == "drop" else np.ones(len(table), dtype=bool)
+
+
+def file_text(feature_map: FeatureMap) -> str:
+    """A map's text for a file: what was agreed on, and beside it what helps people alone.
+
+    These are the public values of a target of classes. The canonical text and the digest are
+    without them, so they change no study, and what older versions agreed on stays the same.
+    """
+    table = feature_map.model_dump(mode="json")
+    if feature_map.target.public_values:
+        table["target"]["public_values"] = list(feature_map.target.public_values)
+    return _laid_out(table)
+
+
+def _laid_out(table: Mapping[str, Any]) -> str:
+    """A table as JSON, each row of numbers on one line.
+
+    >>> print(_laid_out({"bounds": [1.0, 2.5], "names": ["a"]}), end="")
+    {
+     "bounds": [1.0, 2.5],
+     "names": [
+      "a"
+     ]
+    }
+    """
+    text = json.dumps(table, indent=1, allow_nan=False)
+    # No string can match: in JSON it holds no line break.
+    return _NUMBERS_ON_LINES.sub(lambda row: f"[{' '.join(row[1].split())}]", text) + "\n"
 
 
 def load_feature_map(path: Path) -> FeatureMap:

@@ -52,7 +52,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     # A folder says so itself. Under root a file in the place of /dev/null would be everybody's.
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise _irregular(path)
-    _remove_left_drafts(path)
+    _remove_drafts(path.parent, of=re.escape(path.name))
     draft, handle = _new_draft(path, 0o666 if mode is None else mode)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -92,13 +92,8 @@ def _is_kept(draft: Path, handle: int) -> bool:
     return draft.exists()
 
 
-def _remove_left_drafts(path: Path) -> None:
-    """Remove the drafts of a file that nobody writes any more: their writers hold no lock."""
-    _remove_drafts(path.parent, of=re.escape(path.name))
-
-
 def _remove_drafts(folder: Path, *, of: str) -> None:
-    """The same for the files of a folder whose names match a pattern."""
+    """Remove drafts of files whose names match a pattern, where no writer holds their lock."""
     pattern = rf"(?s)\.{of}\.[0-9a-f]{{8}}\.part"
     with contextlib.suppress(OSError):  # of a folder that cannot be listed
         for name in os.listdir(folder):

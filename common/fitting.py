@@ -66,7 +66,8 @@ class ColumnRule(Lasting):
       high: Upper public bound of the number.
       center: Subtracted from the clamped number.
       scale: The difference is divided by it.
-      missing: Values that say that there is none, such as 999, as :func:`category_key` writes them.
+      missing: Values that say that there is none, such as 999, as
+        :func:`common.columns.category_key` writes them.
     """
 
     FIRST_FIELDS = (

@@ -3,7 +3,6 @@ r"""The best model for hinge loss: a quadratic program, whose duality gap says w
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 
@@ -107,7 +106,7 @@ def _value(Z: Matrix, needed: Vector, theta: Vector, weight: float) -> float:
     return float(weight * theta @ theta + np.mean(np.maximum(0.0, needed - Z @ theta)))
 
 
-def _longest_step(*pairs: tuple[NDArray[np.float64], NDArray[np.float64]]) -> float:
+def _longest_step(*pairs: tuple[Vector, Vector]) -> float:
     """The longest step up to 1 that keeps every (value, direction) pair positive, shortened."""
     ratios = [1.0 / 0.995] + [float(np.max(-change / value)) for value, change in pairs]
     return 1.0 / max(1.0, max(ratios) / 0.995)

@@ -24,9 +24,8 @@ from pydantic import Field, ValidationError
 from common.certificates import UNREADABLE
 from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
-from common.features import FeatureMap
+from common.features import FeatureMap, file_text
 from common.files import open_regular
-from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
 

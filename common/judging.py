@@ -7,7 +7,7 @@ own, for its own eyes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -162,12 +162,12 @@ class Judged:
     records: int
     without_target: int
     models: Mapping[str, Mapping[str, Estimate]]
-    guess: Mapping[str, float] = field(default_factory=dict)
-    better_by: Mapping[str, Estimate] = field(default_factory=dict)
-    calibration: tuple[Bin, ...] = ()
-    clamping: Clamping | None = None
-    positive: str = ""
-    positives: int | None = None
+    guess: Mapping[str, float]
+    better_by: Mapping[str, Estimate]
+    calibration: tuple[Bin, ...]
+    clamping: Clamping | None
+    positive: str
+    positives: int | None
 
     @property
     def main(self) -> str:

@@ -13,10 +13,9 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from common import column_names as called
-from common.arrays import Vector
+from common.arrays import Indices, Vector
 from common.cells import distinct_texts, holds_several
 from common.columns import (
     category_keys,
@@ -335,7 +334,7 @@ def _bounds(cells: pd.Series) -> str:
     return f"cells such as {shown} count as {read}; {cure}" if kinds else ""
 
 
-def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str | None]) -> str:
+def _odd_one(cells: pd.Series, positions: Indices, keys: Sequence[str | None]) -> str:
     """The most frequent value that is none, where most cells with one are numbers, or dates."""
     present = np.array([*(key is not None for key in keys), False])[positions]
     for parse in (parse_numbers, parse_months):

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Indices, Matrix, Vector
 from common.domain import Domain
 
 
@@ -24,7 +24,7 @@ def packed_length(num_features: int) -> int:
 
 
 @lru_cache(maxsize=8)
-def upper_triangle(size: int) -> tuple[Labels, Labels]:
+def upper_triangle(size: int) -> tuple[Indices, Indices]:
     """Rows and columns of the entries on and above the diagonal, row by row.
 
     >>> upper_triangle(2)

@@ -46,7 +46,7 @@ class Proxy:
     variable: str
     host: str
     port: int
-    credentials: str = ""
+    credentials: str
 
     def __str__(self) -> str:
         """For a sentence; without the password."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Flags, Labels, Vector
+from common.arrays import Flags, Indices, Vector
 
 RESAMPLES = 200
 COVERAGE = 0.95
@@ -220,7 +220,7 @@ def _with_four(shares: Vector, counts: Vector) -> tuple[float, float]:
     return mean, float(np.average((shares - mean) ** 2, weights=counts) / counts.sum())
 
 
-def _places(outputs: Vector) -> Labels:
+def _places(outputs: Vector) -> Indices:
     """The bin of each record: as many records in each, equal predictions in one, shape (n,)."""
     edges = np.unique(np.quantile(outputs, np.linspace(0, 1, BINS + 1)[1:-1]))
     return np.searchsorted(edges, outputs, side="left").astype(np.intp)

@@ -52,7 +52,7 @@ class RowFilter:
         where: Mapping[str, Any],
         *,
         count: Callable[[], int],
-        with_places: bool = False,
+        with_places: bool,
     ) -> None:
         wanted = slice(None) if rows is None else parse_rows(rows)
         from_the_end = any((part or 0) < 0 for part in (wanted.start, wanted.stop, wanted.step))

@@ -30,7 +30,7 @@ class Key:
     path: str
     field: FieldInfo
     section: type[BaseModel] | None
-    repeats: bool = False
+    repeats: bool
 
     @property
     def name(self) -> str:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from common.arrays import Vector
+from common.arrays import Indices, Matrix, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +17,14 @@ class Records:
       targets: Shape (n,), float64.
     """
 
-    features: NDArray[np.float64]
+    features: Matrix
     targets: Vector
 
     def __len__(self) -> int:
         """The number n of records."""
         return int(self.targets.shape[0])
 
-    def at(self, rows: NDArray[np.intp]) -> Records:
+    def at(self, rows: Indices) -> Records:
         """The records of these rows."""
         return Records(features=self.features[rows], targets=self.targets[rows])
 

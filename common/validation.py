@@ -54,8 +54,8 @@ class ValidationMeans:
     """
 
     loss: float
-    difference: float | None = None
-    table: Matrix | None = None
+    difference: float | None
+    table: Matrix | None
 
 
 def factors_of(terms: StudyTerms) -> Factors:

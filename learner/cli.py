@@ -23,7 +23,6 @@ from common.command import (
 from common.errors import InputError
 from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
-from common.map_text import file_text
 from common.texts import counted
 from common.typed_paths import A_FILE, A_FOLDER, A_TABLE
 from learner.commands.init_command import init, settings
@@ -338,7 +337,8 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
 
     Example: copriv features fit examples/hospitals.toml --out features.json
     """
-    from learner.planning.public_side import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
+    from common.features import file_text  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning.public_side import prepare_public_side  # noqa: PLC0415 (as above)
 
     refuse_to_replace(out, mark=b'"copriv-feature-map"', what="feature map")
     feature_map = prepare_public_side(

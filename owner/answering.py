@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from common.arrays import Vector
 from common.errors import BusyError
 from common.names import learner_words
 from common.privacy import in_short, rounded_down
@@ -269,5 +270,5 @@ def _enrollment(
     )
 
 
-def _response(query: Query, gradient: np.ndarray) -> Response:
+def _response(query: Query, gradient: Vector) -> Response:
     return Response(study_id=query.study_id, sequence=query.sequence, gradient=gradient)

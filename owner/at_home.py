@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.arrays import Flags, Labels, Vector
+from common.arrays import Flags, Indices, Vector
 from common.best_fit import fit_near
 from common.column_faults import warn_of_misfits
 from common.errors import InputError
@@ -127,7 +127,7 @@ class _Bent:
         return min(by_weight, key=mean_loss)
 
 
-def _folds(num_records: int) -> Labels:
+def _folds(num_records: int) -> Indices:
     """The fold of each record, at random and as many in each, shape (n,)."""
     places = np.random.default_rng(SEED).permutation(num_records)
     folds = np.empty(num_records, dtype=np.intp)

@@ -82,9 +82,9 @@ class Attachment:
         route: Route,
         clock_rate: float,
         rng: np.random.Generator,
-        stay: bool = False,
-        metrics: OwnerMetrics | None = None,
-        metrics_at: str | None = None,
+        stay: bool,
+        metrics: OwnerMetrics,
+        metrics_at: str | None,
     ) -> None:
         self.owner = owner
         self._name = name
@@ -94,7 +94,7 @@ class Attachment:
         # The learner's name as the channel has made sure of it.
         self._certificate: str | None = None
         self._stay = stay
-        self._metrics, self._metrics_at = metrics or OwnerMetrics(owner), metrics_at
+        self._metrics, self._metrics_at = metrics, metrics_at
         self._service = OwnerService(owner, self._metrics)
         self._mending = Mending(owner, on_fault=self.end)
         self._absence = _Absence()

@@ -22,10 +22,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from common.arrays import Matrix, Vector
+from common.arrays import Flags, Matrix, Vector
 from common.privacy import NoisePlan
 from common.terms import Query, StudyTerms
 from owner.access import Access
@@ -84,9 +83,7 @@ def clopper_pearson(successes: int, trials: int, *, alpha: float) -> tuple[float
     return low, high
 
 
-def epsilon_lower_bound(
-    events: NDArray[np.bool_], others: NDArray[np.bool_], *, alpha: float
-) -> float:
+def epsilon_lower_bound(events: Flags, others: Flags, *, alpha: float) -> float:
     """Lower bound on epsilon from how often an event happened under two neighbouring shards.
 
     Both directions are tried; the bound is wrong with probability ``alpha`` at most.
@@ -252,19 +249,19 @@ def _attack(
     change = np.abs(second.exact[0] - first.exact[0])
     moved, still = int(np.argmax(change)), int(np.argmin(change))
 
-    def nearer(seen: _Seen, side: _Seen, other: _Seen) -> NDArray[np.bool_]:
+    def nearer(seen: _Seen, side: _Seen, other: _Seen) -> Flags:
         """Responses far nearer to one side's exact answer: its noise makes them likelier there."""
         by = (np.abs(seen.responses - other.exact) - np.abs(seen.responses - side.exact)).sum(
             axis=1
         )
         return np.asarray(by >= NEARER * np.abs(other.exact - side.exact).sum(axis=1))
 
-    def coordinates(seen: _Seen) -> NDArray[np.bool_]:
+    def coordinates(seen: _Seen) -> Flags:
         """Responses whose coordinates carry the same noise, if they are the first side's."""
         noise = seen.responses - first.exact
         return np.asarray(np.abs(noise[:, moved] - noise[:, still]) <= tolerance)
 
-    def repeats(seen: _Seen) -> NDArray[np.bool_]:
+    def repeats(seen: _Seen) -> Flags:
         """Pairs of responses that carry the same noise, if they are the first side's."""
         noise = seen.responses - first.exact
         pairs = len(noise) // 2

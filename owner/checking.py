@@ -194,9 +194,9 @@ def dry_run(
     *,
     base: Path,
     trial: TrialStudy,
-    features: Path | None = None,
-    public: Path | None = None,
-    allow_private_bounds: bool = False,
+    features: Path | None,
+    public: Path | None,
+    allow_private_bounds: bool,
 ) -> DryRun:
     """Everything ``serve`` and an enrolment would check, without promising anything.
 

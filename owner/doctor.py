@@ -47,8 +47,8 @@ class Allowed:
       private_bounds: As ``--allow-private-bounds`` of ``serve``.
     """
 
-    accepted: Collection[str] = ()
-    private_bounds: bool = False
+    accepted: Collection[str]
+    private_bounds: bool
 
 
 def owner_findings(path: Path, allowed: Allowed) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,12 @@ from common.config import check_settings, with_absolute_paths
 from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
-from common.features import FeatureMap
+from common.features import FeatureMap, file_text
 from common.files import make_folder, real_path, write_or_refuse
 from common.fitting import ColumnRule, TargetRule
 from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
 from common.looking import PLAINLY, Look, look_at
-from common.map_text import file_text
 from common.missing_codes import code_for_missing, code_note
 from common.names import learner_words
 from common.number_marks import mark_notes
@@ -71,11 +70,11 @@ class Joining:
     table: Mapping[str, str]
     folder: Path
     beside: Path
-    epsilon_lifetime: Fraction | None = None
-    rename: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, float] = field(default_factory=dict)
-    spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    allow_private_bounds: bool = False
+    epsilon_lifetime: Fraction | None
+    rename: Mapping[str, str]
+    units: Mapping[str, float]
+    spellings: Mapping[str, Mapping[str, str]]
+    allow_private_bounds: bool
 
     @property
     def where(self) -> str:

@@ -127,7 +127,7 @@ class FarRows:
         num_rows: int,
         stamps: Sequence[tuple[int, int]],
         as_it_was: Callable[[], AbstractContextManager[None]],
-        keep: Flags | None = None,
+        keep: Flags | None,
     ) -> None:
         self._opened, self._settings, self._where = opened, settings, where
         self._columns = tuple(columns)

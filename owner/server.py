@@ -61,8 +61,8 @@ class RunningOwner:
     calls: Calls
     health: Probes
     mending: Mending
-    probes: Port | None = None
-    metrics: WSGIServer | None = None
+    probes: Port | None
+    metrics: WSGIServer | None
 
     @property
     def port(self) -> int:

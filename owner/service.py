@@ -57,13 +57,13 @@ class OwnerService:
     def __init__(
         self,
         owner: DataOwner,
-        metrics: OwnerMetrics | None = None,
+        metrics: OwnerMetrics,
         *,
         on_ledger: Callable[[bool], object] = lambda works: None,
     ) -> None:
         self._owner = owner
         self._on_ledger = on_ledger
-        self._metrics = metrics or OwnerMetrics(owner)
+        self._metrics = metrics
         self._refusals = Refusals()
         # Seconds that answers took which are not counted yet.
         self._answered: deque[float] = deque()

@@ -28,7 +28,7 @@ from common.stretches import BLOCK_CELLS, STRETCHES, block_records, stretches
 # Records of fewer cells are read sooner than another thread has woken: a full block per stretch.
 SHARED_CELLS = STRETCHES * BLOCK_CELLS
 
-Sum = TypeVar("Sum", bound=tuple[NDArray[np.float64], ...])
+Sum = TypeVar("Sum", bound=tuple[Matrix, ...])
 
 
 def usable_threads() -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Indices, Vector
 from common.errors import InputError
 
 Groups = tuple[tuple[int, ...], ...]
@@ -154,7 +154,7 @@ def count_per_owner(ticks: Iterable[Tick], num_owners: int) -> NDArray[np.int64]
 
 def draw_slots(
     rates: Vector, *, horizon: int, replicates: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
+) -> Indices:
     """Which clock ticks at each k in each of many runs, without the times.
 
     Args:
@@ -177,7 +177,7 @@ def draw_slots(
     return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
 
 
-def first_slots(rates: Vector, *, horizon: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def first_slots(rates: Vector, *, horizon: int, rng: np.random.Generator) -> Indices:
     """Whose the first ticks of :class:`PoissonClocks` are, as indices of groups, without the times.
 
     Args:
@@ -223,7 +223,7 @@ def _check_groups(groups: Sequence[tuple[int, ...]]) -> None:
         )
 
 
-def slots_of(ticks: Iterable[Tick], groups: Groups) -> NDArray[np.intp]:
+def slots_of(ticks: Iterable[Tick], groups: Groups) -> Indices:
     """Whose the ticks are, as indices of groups, shape (number of ticks,).
 
     >>> slots_of([Tick(0.1, (2,)), Tick(0.4, (0, 1))], ((0, 1), (2,))).tolist()
@@ -244,7 +244,7 @@ def scheduled_frequency(counts: NDArray[Any]) -> Vector:
     return np.maximum(counts, 1).astype(np.float64)
 
 
-def with_everyone(slots: NDArray[np.intp], num_groups: int) -> NDArray[np.intp]:
+def with_everyone(slots: Indices, num_groups: int) -> Indices:
     """The same ticks, a few of them handed on so that every clock has two, shape (T,).
 
     An owner that is asked once has spent its budget on an answer that never reaches the central

@@ -21,9 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Array, Vector
 from common.losses import Regulariser
 from common.moments import packed_length, unpack_moments
 from learner.algorithms.box_least_squares import box_least_squares
@@ -122,7 +121,7 @@ class SecondMoments:
         """The solution so far, shape (p,)."""
         return state.theta
 
-    def solve(self, packed: NDArray[np.float64], variance: float = 0.0) -> NDArray[np.float64]:
+    def solve(self, packed: Array, variance: float = 0.0) -> Array:
         """The model of mean packed moments whose coordinates have this noise variance.
 
         Args:
@@ -139,9 +138,7 @@ class SecondMoments:
         ridge = self.regulariser.coefficient * np.eye(self.num_features)
         return box_least_squares(positive + ridge, cross, theta_max=self.theta_max)
 
-    def _shrunken(
-        self, around: Around, gram: NDArray[np.float64], cross: NDArray[np.float64], variance: float
-    ) -> NDArray[np.float64]:
+    def _shrunken(self, around: Around, gram: Array, cross: Array, variance: float) -> Array:
         r"""The same around the public model, whose gradient is :math:`2(A\theta_0 - b)`.
 
         Its noise :math:`2(W\theta_0 - v)` has the covariance

@@ -26,9 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Array, Vector
 from common.losses import Regulariser
 from common.moments import packed_length, unpack_moments
 from learner.algorithms.clocks import Tick
@@ -50,8 +49,8 @@ class Round:
       variance: Sum of their noise's variances times their squared weights.
     """
 
-    theta: NDArray[np.float64]
-    total: NDArray[np.float64]
+    theta: Array
+    total: Array
     weight: float = 1.0
     variance: float
 
@@ -171,7 +170,7 @@ class NewtonStep:
         """The model so far, shape (p,)."""
         return state.theta
 
-    def solve(self, rounds: Sequence[Round]) -> NDArray[np.float64]:
+    def solve(self, rounds: Sequence[Round]) -> Array:
         """The model of these rounds, of one study or of many, shape (..., p)."""
         scale, gradients, curvatures, parts = self.curvature_scale, [], [], []
         for each in rounds:

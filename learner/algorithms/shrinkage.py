@@ -26,9 +26,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Array, Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.wiener import ODDS, kept_apart, kept_entries, surely_real
@@ -95,13 +94,13 @@ class StepNoise:
 
 def shrunken_model(
     around: Around,
-    curvature: NDArray[np.float64],
-    gradient: NDArray[np.float64],
+    curvature: Array,
+    gradient: Array,
     noise: StepNoise,
     *,
     regulariser: Regulariser,
     theta_max: float,
-) -> NDArray[np.float64]:
+) -> Array:
     r"""The model one shrunken step from the public one, in the box, shape (..., p).
 
     Args:
@@ -142,15 +141,15 @@ class Blend:
     around: Around
     curvature: Matrix
     basis: Matrix
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
-    doubt: NDArray[np.float64]
+    values: Array
+    vectors: Array
+    doubt: Array
 
     @classmethod
     def of(
         cls,
         around: Around,
-        curvature: NDArray[np.float64],
+        curvature: Array,
         entry: float,
         *,
         regulariser: Regulariser,
@@ -196,9 +195,7 @@ class Blend:
             doubt=np.mean(shares * variances, axis=(-1, -2)),
         )
 
-    def model(
-        self, gradient: NDArray[np.float64], noise: NDArray[np.float64], *, theta_max: float
-    ) -> NDArray[np.float64]:
+    def model(self, gradient: Array, noise: Array, *, theta_max: float) -> Array:
         """The model one shrunken step from the public one, in the box, shape (..., p).
 
         What is shrunk is what the gradient has beside the public records' own.
@@ -237,9 +234,7 @@ class Blend:
         """The curvature of g, which no response holds, shape (p, p)."""
         return self.curvature - self.around.curvature
 
-    def taught(
-        self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
-    ) -> Blend:
+    def taught(self, gradients: Sequence[tuple[Array, Array, float]]) -> Blend:
         r"""The blend once gradients at several models have shown how they change on the way.
 
         From one model to the next, s away, they change by y, where the blend M says Ms. Noise may
@@ -287,10 +282,10 @@ class Blend:
 
     def at_public(
         self,
-        gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]],
+        gradients: Sequence[tuple[Array, Array, float]],
         *,
-        bend: float = 0.0,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        bend: float,
+    ) -> tuple[Array, Array]:
         r"""Gradients of several models as one at the public model, and its noise's covariance.
 
         The gradient :math:`g_r` at :math:`\theta_r` tells one of
@@ -336,12 +331,12 @@ def _narrowness(around: Around, public: Matrix, basis: Matrix) -> Vector:
     return np.maximum(mean * np.sum(basis**2, axis=0), 1.0)
 
 
-def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _outer(vector: Array) -> Array:
     """Products of vectors (..., n) with themselves, shape (..., n, n)."""
     return vector[..., :, None] * vector[..., None, :]
 
 
-def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _times(matrix: Array, vector: Array) -> Array:
     """Products of matrices (..., m, n) and vectors (..., n), shape (..., m)."""
     return (matrix @ vector[..., None])[..., 0]
 

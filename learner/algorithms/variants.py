@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Array, Vector
 from common.errors import InputError
 from learner.algorithms.clocks import Groups, Tick, each_alone
 from learner.algorithms.protocol import check_numbers
@@ -136,7 +135,7 @@ class Variants:
         return {group: slot for slot, group in enumerate(self._groups)}
 
 
-def inverse_frequency(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+def inverse_frequency(frequency: Array) -> Array:
     """Remark 4's factors: mean over own frequency, along the first axis; exactly 1 for equal ones.
 
     Linear in the number N of frequencies for each different value among them: a schedule counts, so
@@ -157,5 +156,5 @@ def inverse_frequency(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
     for block in np.array_split(frequency, 1 + len(frequency) * total.size // LARGEST_BLOCK):
         ratios = block[:, None] / values
         total = np.add.accumulate(np.concatenate([total[None], ratios]))[-1]
-    factors: NDArray[np.float64] = np.take_along_axis(total, own, axis=0)
+    factors: Array = np.take_along_axis(total, own, axis=0)
     return factors / len(frequency)

@@ -11,7 +11,9 @@ References: H. G. Baker, "Shallow binding makes functional arrays fast", ACM SIG
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from common.arrays import Array
 
 
 class Versioned:
@@ -31,14 +33,14 @@ class Versioned:
     """
 
     def __init__(self, rows: ArrayLike) -> None:
-        self._array: NDArray[np.float64] | None = np.array(rows, dtype=np.float64)
-        self._next: tuple[Versioned, int, NDArray[np.float64]] | None = None
+        self._array: Array | None = np.array(rows, dtype=np.float64)
+        self._next: tuple[Versioned, int, Array] | None = None
 
-    def row(self, index: int) -> NDArray[np.float64]:
+    def row(self, index: int) -> Array:
         """One row, shape (...)."""
         return self._held()[index].copy()
 
-    def whole(self) -> NDArray[np.float64]:
+    def whole(self) -> Array:
         """All rows, shape (N, ...): a copy."""
         return self._held().copy()
 
@@ -52,7 +54,7 @@ class Versioned:
         array[index] = row
         return newer
 
-    def _held(self) -> NDArray[np.float64]:
+    def _held(self) -> Array:
         """The array of this version, rebuilt if a newer one has it."""
         if self._array is None:
             at, changes = self, []

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Array, Indices, Matrix, Vector
 from common.moments import upper_triangle
 
 # Variances from the least to this many doublings of it are thought possible.
@@ -38,12 +37,12 @@ CELLS = 2_000_000
 
 
 def kept(
-    values: NDArray[np.float64],
-    noise: NDArray[np.float64],
+    values: Array,
+    noise: Array,
     *,
     floor: float,
-    factors: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    factors: Array | None = None,
+) -> Array:
     r"""How much of each of many values is expected to be real, in [0, 1], shape of ``values``.
 
     What is kept is the mean of :math:`\tau^2/(\tau^2+m)` over all :math:`\tau^2`, each as probable
@@ -76,9 +75,7 @@ def kept(
     return (shares[..., None, :] @ (real / whole))[..., 0, :]
 
 
-def kept_apart(
-    values: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float, odds: float = ODDS
-) -> NDArray[np.float64]:
+def kept_apart(values: Array, noise: Array, *, floor: float, odds: float = ODDS) -> Array:
     r"""The same of a few values, any of which may be real though the others are not.
 
     As in :func:`kept`, but a true value has the variance :math:`4^k\tau^2`, k = 0 to 11, with odds
@@ -118,7 +115,7 @@ def kept_apart(
     return (probable[..., None, :] @ shares)[..., 0, :]
 
 
-def _of_own(each: NDArray[np.float64]) -> NDArray[np.float64]:
+def _of_own(each: Array) -> Array:
     """What values of variances of their own come to for each common one, (..., DOUBLINGS, m)."""
     weights = 2.0 ** (-2.0 * ROW_ODDS * np.arange(OWN_POWERS))
     places = (slice(2 * k, 2 * k + DOUBLINGS) for k in range(OWN_POWERS))
@@ -128,16 +125,14 @@ def _of_own(each: NDArray[np.float64]) -> NDArray[np.float64]:
     )
 
 
-def _logistic(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _logistic(values: Array, whole: Array) -> Array:
     """Logarithm of the logistic density of these variances, each value by itself."""
     beta = np.sqrt(3.0 * whole) / np.pi
     far = np.abs(values) / beta
     return -np.log(beta) - far - 2.0 * np.log1p(np.exp(-far))
 
 
-def kept_entries(
-    matrices: NDArray[np.float64], noise: Matrix, *, floor: float, by_rows: bool
-) -> NDArray[np.float64]:
+def kept_entries(matrices: Array, noise: Matrix, *, floor: float, by_rows: bool) -> Array:
     """How much of each entry of symmetric matrices is expected to be real, in [0, 1].
 
     Args:
@@ -171,7 +166,7 @@ def kept_entries(
     return shares.reshape(matrices.shape)
 
 
-def surely_real(matrices: NDArray[np.float64], noise: Matrix) -> NDArray[np.float64]:
+def surely_real(matrices: Array, noise: Matrix) -> Array:
     r"""How much of each entry of symmetric matrices is real, however much the others vary.
 
     Of m Laplace draws of deviation s none is beyond :math:`t s` with :math:`t = \ln(100m)/\sqrt2`,
@@ -195,9 +190,7 @@ def surely_real(matrices: NDArray[np.float64], noise: Matrix) -> NDArray[np.floa
     return 1.0 - chance / np.maximum(np.maximum(matrices**2, chance), SMALLEST)
 
 
-def row_factors(
-    matrices: NDArray[np.float64], noise: Matrix, *, floor: float
-) -> NDArray[np.float64]:
+def row_factors(matrices: Array, noise: Matrix, *, floor: float) -> Array:
     r"""By how much each row of symmetric matrices varies more than the others, 1 or more.
 
     A true entry has the variance :math:`\tau^2 r_j r_k`. The factor :math:`r_j` is the mean, in its
@@ -221,7 +214,7 @@ def row_factors(
     rows, columns = upper_triangle(len(noise))
     doublings, real = np.arange(0.0, 2.0 * POWERS, 2.0), _variances(floor)
     entries = _of_entries(matrices, rows, columns)
-    factors: NDArray[np.float64] = np.ones(matrices.shape[:-1])
+    factors: Array = np.ones(matrices.shape[:-1])
     for _ in range(SWEEPS):
         own = real * _both(factors, rows, columns)[..., None, :]
         shares = _posterior(entries, noise[rows, columns] + own)
@@ -234,9 +227,7 @@ def row_factors(
     return factors
 
 
-def _of_entries(
-    matrices: NDArray[np.float64], rows: Labels, columns: Labels
-) -> NDArray[np.float64]:
+def _of_entries(matrices: Array, rows: Indices, columns: Indices) -> Array:
     """The entries at these places, of one matrix or of many.
 
     In one order of memory, so that sums over many studies have the bits of each by itself.
@@ -244,18 +235,18 @@ def _of_entries(
     return np.ascontiguousarray(matrices[..., rows, columns])
 
 
-def _both(factors: NDArray[np.float64], rows: Labels, columns: Labels) -> NDArray[np.float64]:
+def _both(factors: Array, rows: Indices, columns: Indices) -> Array:
     """The factor of an entry's row times that of its column, in the same order of memory."""
     return factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
 
 
-def _variances(floor: float, count: int = DOUBLINGS) -> NDArray[np.float64]:
+def _variances(floor: float, count: int = DOUBLINGS) -> Array:
     """The variances that true values may have, each twice the one before, shape (count, 1)."""
     # Of a whole number numpy makes 16 bits.
     return np.ldexp(float(max(floor, SMALLEST_VARIANCE)), np.arange(count))[:, None]
 
 
-def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _posterior(values: Array, whole: Array) -> Array:
     """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
     some, counted = slice(None), COUNTED
     if values.shape[-1] > ENOUGH:
@@ -266,18 +257,18 @@ def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArr
     return _normalised(seen - ODDS * np.log(2.0) * np.arange(DOUBLINGS))
 
 
-def _likelihood(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _likelihood(values: Array, whole: Array) -> Array:
     """Logarithm of Student's t with 4 degrees of freedom and these variances, over all values."""
     each = -0.5 * np.log(whole) - 2.5 * np.log1p(values**2 / (2.0 * whole))
     return each.sum(axis=-1)
 
 
-def _mean(shares: NDArray[np.float64], values: Vector) -> NDArray[np.float64]:
+def _mean(shares: Array, values: Vector) -> Array:
     """The mean of values under probabilities (..., m), the same for one study and for many."""
     return (shares * values).sum(axis=-1)
 
 
-def _normalised(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalised(odds: Array) -> Array:
     """Probabilities of odds, given as logarithms along the last axis."""
     weights = np.exp(odds - odds.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)

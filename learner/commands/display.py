@@ -11,7 +11,6 @@ from common.texts import counted
 from learner.planning.boxes import edge_sentence
 from learner.planning.guard import unit_sentence, ways_sentence
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, public_groups, strangers_sentence
 from learner.planning.validation import public_theta
 from learner.planning.ways import way_of
@@ -85,7 +84,7 @@ class Display(ExitStack):
         """Say whether the box is too small for the public model, or why forecasts are unsure."""
         theta, records = public_theta(plan, self._public), self._public.records
         if theta is not None and records is not None:
-            problem = problem_of(plan.settings, plan.loss)
+            problem = plan.problem
             names = self._public.feature_map.feature_names
             self.edge = edge_sentence(problem, records, theta, names)
             if self.edge is not None:

@@ -36,7 +36,7 @@ class Training:
     """
 
     folder: Path
-    insecure: bool = False
+    insecure: bool
     resumes: bool = False
 
     @property

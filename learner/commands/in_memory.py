@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from common.arrays import Flags, Labels, unmasked
+from common.arrays import Flags, Indices, unmasked
 from common.column_faults import warn_of_misfits
 from common.columns import parse_numbers
 from common.config import check_settings
@@ -77,7 +77,7 @@ def train_in_memory(
     records: pd.DataFrame,
     public: pd.DataFrame,
     *,
-    labels: Labels,
+    labels: Indices,
     names: Sequence[str],
     settings: Mapping[str, Any],
     guard: bool,
@@ -248,7 +248,7 @@ def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
+def dealt(owners: object, num_records: int) -> tuple[Indices, list[str]]:
     """Whose each record is, and the owners' names, from one label for each record.
 
     Raises:
@@ -274,7 +274,7 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
 
 
 def given_away(
-    share: Any, *, labels: Labels, names: Sequence[str], targets: Any, num_columns: int, seed: int
+    share: Any, *, labels: Indices, names: Sequence[str], targets: Any, num_columns: int, seed: int
 ) -> Flags:
     """Which records count as public where no public ones are given: the same share of each owner.
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.console import Console
 
 from common.annotated import annotated
-from common.arrays import Flags
+from common.arrays import Flags, Indices
 from common.config import load_settings
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
@@ -125,7 +124,7 @@ class _Draft:
     choices: Choices
     target: Target
     inputs: Inputs
-    public: NDArray[np.intp]
+    public: Indices
     parts: Sequence[Part]
 
     @cached_property
@@ -229,7 +228,7 @@ class _Draft:
                 )
                 return
 
-    def _shifts(self, places: NDArray[np.intp]) -> list[Shift]:
+    def _shifts(self, places: Indices) -> list[Shift]:
         """The columns that count and in which these rows differ from the others."""
         counts = {self.target.name, *self.inputs.columns}
         return [found for found in shifts(self.session.look, places) if found.name in counts]

@@ -18,7 +18,6 @@ from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Party, make_certificates
 from learner.planning.boxes import edge_sentence
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -90,7 +89,7 @@ def _asked_in_words(settings: StudySettings, public: PublicSide) -> Iterator[str
         yield f"epsilon {in_short(epsilon)}: {epsilon_in_words(epsilon)}"
     names = public.feature_map.feature_names
     if public.records is not None and len(public.records) >= len(names):
-        problem = problem_of(settings, public.loss(settings.model))
+        problem = public.problem(settings)
         edge = edge_sentence(problem, public.records, problem.optimum(public.records), names)
         if edge is not None:
             yield f"warning: {edge}"

@@ -16,7 +16,6 @@ from common.features import FeatureMap
 from common.terms import Records
 from learner.algorithms.clocks import Tick
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
 from learner.planning.validation import public_theta
 from learner.results.run_folder import Trace
@@ -53,7 +52,7 @@ def evaluate(
       noiseless: Whether the run without noise is made however long it takes.
     """
     plan = outcome.plan
-    evaluation = Evaluation(shards=shards, problem=problem_of(plan.settings, plan.loss))
+    evaluation = Evaluation(shards=shards, problem=plan.problem)
     psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
     silent = None
     if noiseless or _is_cheap(plan, shards):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from common.arrays import Indices
 from common.columns import category_key, end_in_words, have_values, parse_number, with_gaps
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
@@ -113,13 +113,13 @@ class Session:
     raw: pd.DataFrame
     table: pd.DataFrame
     look: Look
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
 
     def persons(self, choices: Choices) -> Column | None:
         """The column whose values name persons with several records, None for none."""
         return persons_column(self.look, besides=choices.owners)
 
-    def whose(self, choices: Choices) -> NDArray[np.intp]:
+    def whose(self, choices: Choices) -> Indices:
         """Of each row the first one of the same person, shape (n,)."""
         return whose_rows(self.persons(choices), len(self.table))
 
@@ -241,7 +241,7 @@ class Session:
         few = f"{rows} are of {ours:,} of the {all_of_them:,} owners only"
         return few if ours <= all_of_them / 2 else ""
 
-    def public(self, choices: Choices) -> NDArray[np.intp]:
+    def public(self, choices: Choices) -> Indices:
         """The places of the public rows: of the range, or dealt evenly where files are split."""
         places = read_rows(self.table, self.public_rows(choices.public))
         return deal_persons(self.whose(choices), len(places)) if self.is_dealt(choices) else places
@@ -253,7 +253,7 @@ class Session:
     def parts(
         self,
         choices: Choices,
-        public: NDArray[np.intp] | Sequence[int],
+        public: Indices | Sequence[int],
         target: Target | None = None,
     ) -> tuple[list[Part], list[str]]:
         """The owners' rows, and what became of the others.
@@ -339,7 +339,7 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
         raise InputError(f"{out}: the folder is not empty; give another one with --out")
 
 
-def open_session(place: Mapping[str, str], *, drop: Sequence[str] = ()) -> Session:
+def open_session(place: Mapping[str, str], *, drop: Sequence[str]) -> Session:
     """Read a table and look at it.
 
     Args:
@@ -381,7 +381,7 @@ def _refuse_wide(table: pd.DataFrame, drop: Sequence[str], *, where: str) -> Non
         )
 
 
-def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:
+def read_rows(table: pd.DataFrame, rows: str) -> Indices:
     """The places of a range of rows.
 
     Raises:

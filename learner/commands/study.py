@@ -45,8 +45,8 @@ def run_training(
     base: Path,
     out: Path | None,
     console: Console,
-    insecure: bool = False,
-    resume: Path | None = None,
+    insecure: bool,
+    resume: Path | None,
     yes: bool = False,
 ) -> Path:
     """Train with owners that run elsewhere; returns the run folder.

@@ -166,15 +166,15 @@ def _computed(experiment: Experiment, grounds: Sequence[Ground], how: How) -> pd
     points, seeds = experiment.points, experiment.seeds
     to_decide = _to_decide(experiment, grounds)
     decided = how.run("deciding", decide_point, to_decide, read_decided)
-    decisions = {int(name[-5:]): result for name, result in decided.results.items()}
-    failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
+    decisions = {_number(name): result for name, result in decided.results.items()}
+    failures = [_failed(points[_number(name)], its) for name, its in decided.failures.items()]
     if decisions:
         _print_time(decisions, seeds, how)
     to_repeat = _to_repeat(experiment, grounds, decisions)
     repeated = (
         how.run("repeating", repeat_point, to_repeat, read_repeated) if decisions else Sweep()
     )
-    failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
+    failures += [_failed(points[_number(name)], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
         how.console.print(f"left out: {sentence}", highlight=False)
     rows = _rows(points, decisions, repeated, to_repeat)
@@ -301,6 +301,15 @@ def _print_time(decisions: Mapping[int, Mapping[str, Any]], seeds: int, how: How
     how.console.print(f"all seeds take about {minutes} {on}", highlight=False)
 
 
+def _number(name: str) -> int:
+    """The number of a point, from its name or that of a block of its seeds.
+
+    >>> _number("point-00012"), _number("point-00012-seeds-000001-000100")
+    (12, 12)
+    """
+    return int(name.split("-")[1])
+
+
 def _failed(point: Point, failure: Failure) -> str:
     """The sentence about a point that could not be computed."""
     return f"{point.words}: {failure.error}" if point.words else failure.error
@@ -315,7 +324,7 @@ def _rows(
     """One row for each study, points and seeds in their order."""
     parts = []
     for name, result in repeated.results.items():
-        number, seeds = int(name[6:11]), calls[name][0].seeds
+        number, seeds = _number(name), calls[name][0].seeds
         point, its = points[number], decisions[number]
         alone, free = np.array(its["alone"]), its["public"]
         psi = np.array(result["relative_fitness"])

@@ -10,7 +10,6 @@ from typing import Any
 from common.config import PROMISED
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.ground import Ground
-from learner.planning.plan import kind_of
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO, LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate
@@ -111,7 +110,7 @@ class Candidate:
         given, asked = self.settings.algorithm, self.settings.privacy
         keys: dict[str, Any] = {"name": given.name, "step": "auto"}
         keys["horizon"] = horizon or given.horizon
-        kind = kind_of(self.settings)
+        kind = given.kind
         if "average" in kind.uses:
             keys["average"] = given.average
         if given.rule is not None:

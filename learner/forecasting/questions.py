@@ -21,7 +21,6 @@ from learner.forecasting.candidate import Candidate
 from learner.planning.deciding import believed_ways, decide_quietly, expect
 from learner.planning.decision import Decision
 from learner.planning.design import under_noise
-from learner.planning.plan import kind_of
 from learner.planning.sections import AUTO, LARGEST_HORIZON
 from learner.planning.ways import WAYS, resolved
 
@@ -164,13 +163,13 @@ def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
     for count in OWNERS:
         kept = [place % N for place in range(count)]
         asked[f"owners-{count}"] = Question(candidate=candidate.with_owners(kept))
-    if kind_of(candidate.settings).constant is None:
+    if candidate.settings.algorithm.kind.constant is None:
         return asked
     for horizon in HORIZONS:
         asked[f"horizon-{horizon}"] = Question(candidate=candidate.with_design(horizon=horizon))
     for clip in ("domain", "auto"):
         asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
-    if kind_of(candidate.settings).is_schedulable:
+    if candidate.settings.algorithm.kind.is_schedulable:
         for split in SPLITS:
             asked[f"split-{split}"] = Question(candidate=candidate.with_design(split=split))
     return asked

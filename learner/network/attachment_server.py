@@ -91,8 +91,9 @@ class AttachmentServer:
 
     def __exit__(self, *_: object) -> None:
         """Stop listening; owners that got no goodbye will try to come back."""
-        for stream in self._streams():
-            stream.end()
+        for owner in self.owners:
+            if (stream := owner.stream) is not None:
+                stream.end()
         self._server.stop(STOP_SECONDS).wait(2 * STOP_SECONDS)
 
     def anybody(self, ready: Callable[[int], bool]) -> bool:
@@ -129,10 +130,6 @@ class AttachmentServer:
             silence = time.monotonic() - stream.quiet_since
             if stream.request is None and silence > self._deadline:
                 self.owners[index].cut_off()
-
-    def _streams(self) -> list[OwnerStream]:
-        """The streams of the owners that are attached."""
-        return [owner.stream for owner in self.owners if owner.stream is not None]
 
     def _present(
         self, ready: Callable[[int], bool], now: float, time_scale: float

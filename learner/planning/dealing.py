@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Indices, Vector
 from common.looking import Column, Look
 from common.texts import LONGEST_NAME, first_few, printable
 
@@ -33,7 +32,7 @@ class Shift:
     beyond: float
 
 
-def deal(num_rows: int, count: int) -> NDArray[np.intp]:
+def deal(num_rows: int, count: int) -> Indices:
     """The places of this many rows that are dealt evenly, in order; equal arguments deal equally.
 
     The table is cut into as many stretches, and one row of each is drawn: what the table is sorted
@@ -47,7 +46,7 @@ def deal(num_rows: int, count: int) -> NDArray[np.intp]:
     return edges[:-1] + np.random.default_rng(0).integers(np.diff(edges))
 
 
-def deal_persons(whose: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+def deal_persons(whose: Indices, count: int) -> Indices:
     """The places of about this many rows that are dealt evenly, all of a person's or none.
 
     Args:
@@ -62,7 +61,7 @@ def deal_persons(whose: NDArray[np.intp], count: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.isin(whose, persons[deal(len(persons), number)]))
 
 
-def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) -> list[Shift]:
+def shifts(look: Look, public: Indices, *, drop: Sequence[str] = ()) -> list[Shift]:
     """The columns in which public rows differ from the others, the largest differences first.
 
     Chance differs from table to table, so what is too much is measured against rows that are dealt.
@@ -99,7 +98,7 @@ def in_words(found: Sequence[Shift]) -> str:
     return first_few(columns, NAMED)
 
 
-def _parts(column: Column, public: NDArray[np.intp]) -> tuple[Vector, Vector]:
+def _parts(column: Column, public: Indices) -> tuple[Vector, Vector]:
     """What a column says of the public rows and of the others, without gaps."""
     is_public = np.zeros(len(column.numbers), dtype=bool)
     is_public[public] = True
@@ -107,7 +106,7 @@ def _parts(column: Column, public: NDArray[np.intp]) -> tuple[Vector, Vector]:
     return column.numbers[known & is_public], column.numbers[known & ~is_public]
 
 
-def _distance(column: Column, public: NDArray[np.intp]) -> float:
+def _distance(column: Column, public: Indices) -> float:
     """From 0 for the same to 1 for nothing in common.
 
     Of numbers it is the largest difference of the shares below any of them (Kolmogorov), of
@@ -126,7 +125,7 @@ def _distance(column: Column, public: NDArray[np.intp]) -> float:
     return max(gaps, float(np.abs(np.cumsum(first - second)).max()))
 
 
-def _beyond(column: Column, public: NDArray[np.intp]) -> float:
+def _beyond(column: Column, public: Indices) -> float:
     ours, theirs = _parts(column, public)
     if not ours.size or not theirs.size:
         return 0.0

@@ -19,7 +19,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
 from learner.planning.side_by_side import side_by_side
-from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
+from learner.planning.ways import as_way, best_way, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
 # Ways that ask every owner once; to decide them takes no simulated ticks.
@@ -152,7 +152,6 @@ def expect(
       decision: What was left open, decided.
       taking_part: Which of these owners take part; None for all.
     """
-    settings = resolved(settings, decision)
     worlds = ground.forecast_worlds
     if taking_part is not None:
         worlds = [world.only(taking_part) for world in worlds]

@@ -17,8 +17,8 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.planning.around import around_drifting
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
-from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of
-from learner.planning.proposal import attendance_of, outline, problem_of, unit_scales
+from learner.planning.plan import Plan, clocks_of, is_scheduled
+from learner.planning.proposal import attendance_of, outline, unit_scales
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
@@ -34,7 +34,7 @@ LONGEST_SCHEDULE = 1_000_000
 
 def decided(settings: StudySettings, ground: Ground) -> Decision:
     """What one way of learning leaves open, decided."""
-    kind = kind_of(settings)
+    kind = settings.algorithm.kind
     fixed = _given(settings, ground)
     if kind.release is NEWTON:
         return _newton(settings, ground, fixed)
@@ -52,7 +52,7 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
 
 def _given(settings: StudySettings, ground: Ground) -> Decision:
     """What the settings say, and where models begin."""
-    given, at_once = settings.algorithm, kind_of(settings).constant is None
+    given = settings.algorithm
     fixed = Decision(
         num_records=ground.num_records,
         horizon=given.horizon if isinstance(given.horizon, int) else 0,
@@ -63,7 +63,7 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
         start=_start(settings, ground),
         validation=str(settings.privacy.validation),
     )
-    if at_once:
+    if given.kind.constant is None:
         return replace(fixed, horizon=len(ground.num_records))
     _check_schedule(settings, fixed.horizon)
     return fixed
@@ -71,7 +71,7 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
 
 def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
     """The public model where models begin there, shrunk but for ticks; None for 0."""
-    kind = kind_of(settings)
+    kind = settings.algorithm.kind
     if settings.algorithm.start == "zero" and kind.release is not NEWTON:
         return None
     records = ground.public.records
@@ -81,8 +81,7 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
             'model needs public records; give features.public, or start = "zero" with asynchronous'
         )
     if not ground.can_forecast:
-        problem = problem_of(settings, ground.public.loss(settings.model))
-        return tuple(problem.optimum(records).tolist())
+        return tuple(ground.public.problem(settings).optimum(records).tolist())
     start = ground.groups.start if kind.constant is None else ground.groups.theta_optimal
     return tuple(start.tolist())
 
@@ -175,7 +174,7 @@ def under_noise(
     units = _units(settings, ground, decision) if units is None else units
     scales = max(_plan(settings, ground, decision).responses) * units
     start, rounds = ground.groups.start, decision.horizon / len(decision.num_records)
-    is_newton = kind_of(settings).release is NEWTON
+    is_newton = settings.algorithm.kind.release is NEWTON
     factor = 1.0 / np.sqrt(rounds) if is_newton else 2.0 * np.sqrt(1.0 + start @ start)
     counted = counted_shares(ground.groups, ground.sizes, factor * scales, known=ground.known)
     shares = () if counted is None else tuple(counted.tolist())
@@ -208,7 +207,8 @@ def require_records(public: PublicSide, key: str) -> None:
 
 def left_open(settings: StudySettings) -> list[str]:
     """The keys that are left to "auto"."""
-    given, kind = settings.algorithm, kind_of(settings)
+    given = settings.algorithm
+    kind = given.kind
     is_open = {
         "algorithm.horizon": kind.constant is not None and not isinstance(given.horizon, int),
         "algorithm.step": kind.constant is not None and not given.constant,
@@ -265,7 +265,7 @@ def _unit(settings: StudySettings, ground: Ground, fixed: Decision) -> Proposal:
 def _shortest(settings: StudySettings, fixed: Decision, *, seed: int) -> int:
     """The shortest horizon that asks everyone."""
     groups = groups_of(settings)
-    if not kind_of(settings).is_schedulable:
+    if not settings.algorithm.kind.is_schedulable:
         return 1
     if is_scheduled(settings) or settings.algorithm.initiative != "learner":
         return LEAST_TICKS * len(groups)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from common.arrays import Flags, Vector
+from common.arrays import Flags, Indices, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.looking import Column, Look
@@ -82,7 +81,7 @@ class Part:
     """
 
     name: str
-    places: NDArray[np.intp]
+    places: Indices
     where: dict[str, str] = field(default_factory=dict)
 
 
@@ -221,7 +220,7 @@ def _about(column: Column, missing: int) -> list[str]:
 
 def parts_by_column(
     cells: pd.Series,
-    available: NDArray[np.intp],
+    available: Indices,
     *,
     most: int = MOST_OWNERS,
     known: Flags | None = None,
@@ -239,7 +238,7 @@ def parts_by_column(
     """
     counts = np.ones(len(cells), dtype=bool) if known is None else known
     positions, keys = category_keys(cells)
-    groups: dict[str, list[NDArray[np.intp]]] = {}
+    groups: dict[str, list[Indices]] = {}
     order = available[np.argsort(positions[available], kind="stable")]
     ends = np.searchsorted(positions[order], np.arange(len(keys) + 1))
     for key, begin, end in zip(keys, ends, ends[1:], strict=False):
@@ -299,9 +298,7 @@ def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
     ] * bool(twice)
 
 
-def equal_parts(
-    available: NDArray[np.intp], count: int, whose: NDArray[np.intp] | None = None
-) -> list[Part]:
+def equal_parts(available: Indices, count: int, whose: Indices | None = None) -> list[Part]:
     """This many owners of equal size, or nearly where all rows of a person are to be of one.
 
     Args:
@@ -325,7 +322,7 @@ def equal_parts(
     ]
 
 
-def few_of_each(available: NDArray[np.intp], count: int) -> list[str]:
+def few_of_each(available: Indices, count: int) -> list[str]:
     """That equal parts are too small to be owners.
 
     >>> few_of_each(np.arange(6), 3)[0][:46]
@@ -338,7 +335,7 @@ def few_of_each(available: NDArray[np.intp], count: int) -> list[str]:
     ] * (size < FEWEST_OF_AN_OWNER)
 
 
-def among_whose(places: NDArray[np.intp], parts: Sequence[Part]) -> list[str]:
+def among_whose(places: Indices, parts: Sequence[Part]) -> list[str]:
     """The owner among whose rows each of these lies, where owners are stretches of the table.
 
     >>> among_whose(np.array([0, 2, 5]), [Part("a", np.array([1, 3])), Part("b", np.array([4]))])

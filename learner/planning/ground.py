@@ -9,7 +9,6 @@ import numpy as np
 
 from common.arrays import Vector
 from learner.planning.boxes import both_classes_tell
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.settings import StudySettings
 from learner.simulated.groups import PublicGroups
@@ -43,8 +42,7 @@ class Ground:
         Raises:
           InputError: There are none, or fewer than features.
         """
-        problem = problem_of(self.settings, self.public.loss(self.settings.model))
-        return public_groups(self.public, problem)
+        return public_groups(self.public, self.public.problem(self.settings))
 
     @property
     def sizes(self) -> Vector:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Indices, Vector
 from common.columns import category_keys
 from common.features import FeatureMap
 from common.fitting import PRIOR_RECORDS, ColumnRule, category_means
@@ -56,9 +55,7 @@ def held_out_records(feature_map: FeatureMap, table: pd.DataFrame, *, where: str
     return feature_map.apply(table.assign(**changed), where=where)
 
 
-def _lent(
-    rule: ColumnRule, column: pd.Series, targets: Vector, folds: NDArray[np.intp]
-) -> pd.Series:
+def _lent(rule: ColumnRule, column: pd.Series, targets: Vector, folds: Indices) -> pd.Series:
     """The column with the categories whose codes its cells have where they are held out."""
     places, distinct = category_keys(column)
     keys = np.array([*distinct, None], dtype=object)[places]
@@ -87,7 +84,7 @@ def _lent(
     return pd.Series(lent, index=column.index, dtype=object)
 
 
-def _prior(rows: NDArray[np.intp], targets: Vector, size: int) -> float:
+def _prior(rows: Indices, targets: Vector, size: int) -> float:
     """How many records of a category say as much of its mean as the average does.
 
     One-way analysis of variance: categories' means vary by D, records within them by t, and a mean

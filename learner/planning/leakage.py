@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Indices, Matrix, Vector
 from common.looking import FEWEST_RECORDS, REPEATED, Column, within_reach
 
 # A column that explains this much of the target's variance is the target, or comes after it.
@@ -111,7 +110,7 @@ def _standard(values: Matrix) -> Matrix:
     return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
 
 
-def _groups(column: Column, x: Vector) -> NDArray[np.intp]:
+def _groups(column: Column, x: Vector) -> Indices:
     """The group of each cell: that of no value is 0."""
     has = np.isfinite(x)
     groups = np.zeros(x.size, dtype=np.intp)
@@ -127,7 +126,7 @@ def _groups(column: Column, x: Vector) -> NDArray[np.intp]:
     return groups
 
 
-def _by_groups(groups: NDArray[np.intp], y: Vector) -> float:
+def _by_groups(groups: Indices, y: Vector) -> float:
     counts = np.bincount(groups)
     means = np.bincount(groups, weights=y) / np.maximum(counts, 1)
     return float(np.average((means - y.mean()) ** 2, weights=counts) / np.var(y))

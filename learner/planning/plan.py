@@ -31,6 +31,7 @@ from learner.algorithms.table import Kind, Setup
 from learner.planning.decision import Decision
 from learner.planning.roles import clock_rates, groups_of
 from learner.planning.settings import StudySettings
+from learner.simulated.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,11 @@ class Plan:
     def loss(self) -> Loss:
         """The loss, with its parameters."""
         return LOSSES[self.settings.model.loss](**self.decision.parameters)
+
+    @property
+    def problem(self) -> Problem:
+        """What is learnt."""
+        return problem_of(self.settings, self.loss)
 
     @property
     def horizon(self) -> int:
@@ -115,7 +121,7 @@ class Plan:
 
     @property
     def _kind(self) -> Kind:
-        return kind_of(self.settings)
+        return self.settings.algorithm.kind
 
     @cached_property
     def _counted(self) -> Vector:
@@ -124,19 +130,23 @@ class Plan:
         return scheduled_frequency(counts[[group[0] for group in groups_of(self.settings)]])
 
 
+def problem_of(settings: StudySettings, loss: Loss) -> Problem:
+    """What a study learns, with its loss."""
+    return Problem(
+        loss=loss,
+        regulariser=Regulariser(coefficient=settings.model.regularisation),
+        theta_max=settings.model.theta_max,
+    )
+
+
 def is_scheduled(settings: StudySettings) -> bool:
     """Whether the clocks are drawn ahead and each owner promises its own count."""
-    return settings.privacy.split == "schedule" and kind_of(settings).is_schedulable
-
-
-def kind_of(settings: StudySettings) -> Kind:
-    """What the algorithm that the settings name says about itself; nothing of one left open."""
-    return settings.algorithm.kind
+    return settings.privacy.split == "schedule" and settings.algorithm.kind.is_schedulable
 
 
 def algorithm_of(settings: StudySettings, num_features: int, decision: Decision) -> Algorithm[Any]:
     """The algorithm that the settings name."""
-    return kind_of(settings).make(_setup(settings, num_features, decision))
+    return settings.algorithm.kind.make(_setup(settings, num_features, decision))
 
 
 def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Setup:

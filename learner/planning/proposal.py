@@ -12,7 +12,6 @@ import numpy as np
 from common.arrays import Vector
 from common.errors import InputError
 from common.features import FeatureMap
-from common.losses import Loss, Regulariser
 from common.privacy import plan_noise
 from common.terms import StudyTerms
 from common.texts import counted
@@ -25,7 +24,6 @@ from learner.planning.plan import Plan, algorithm_of, is_scheduled
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
-from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
 from learner.simulated.studies import Proposal
 
@@ -44,15 +42,6 @@ class NoiseError(NotBegunError, InputError):
         'owner north, with 1 record: too much noise'
         """
         return cls(f"owner {owner}, with {counted(num_records, 'record')}: {error}")
-
-
-def problem_of(settings: StudySettings, loss: Loss) -> Problem:
-    """What the study learns, with its loss."""
-    return Problem(
-        loss=loss,
-        regulariser=Regulariser(coefficient=settings.model.regularisation),
-        theta_max=settings.model.theta_max,
-    )
 
 
 def attendance_of(settings: StudySettings) -> Attendance:

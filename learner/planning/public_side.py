@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from common.arrays import Labels, Vector
+from common.arrays import Indices, Vector
 from common.column_faults import warn_of_misfits
 from common.columns import category_key, category_keys
 from common.errors import DoubtWarning, InputError, PrivacyLeakWarning
@@ -23,7 +23,7 @@ from common.terms import Records
 from common.texts import counted, named
 from learner.planning.giveaways import warn_of_giveaways
 from learner.planning.held_out import held_out_records
-from learner.planning.proposal import problem_of
+from learner.planning.plan import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import FEWEST, PublicGroups, drifts_within
@@ -49,7 +49,7 @@ class PublicSide:
 
     feature_map: FeatureMap
     records: Records | None
-    labels: Labels | None = None
+    labels: Indices | None = None
     known: Mapping[str, int] = field(default_factory=dict)
     only_group_of: str | None = None
     raw_targets: Vector | None = None
@@ -72,6 +72,14 @@ class PublicSide:
             raise InputError(
                 f"{key}: the public records have residuals of 0, which say nothing; give a NUMBER"
             ) from None
+
+    def problem(self, settings: StudySettings) -> Problem:
+        """What a study learns, before anything is decided.
+
+        Raises:
+          InputError: As :meth:`loss`.
+        """
+        return problem_of(settings, self.loss(settings.model))
 
     @cached_property
     def _residuals(self) -> Vector:
@@ -228,7 +236,7 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
     return grouped if _groups_say_more(grouped, settings) else public
 
 
-def _only_group_of(settings: StudySettings, labels: Labels, column: str) -> str | None:
+def _only_group_of(settings: StudySettings, labels: Indices, column: str) -> str | None:
     """The column, where the public records are of one of its groups and owners are several."""
     sizes = np.bincount(labels[labels >= 0])
     if len(settings.owners) < 2 or np.count_nonzero(sizes >= FEWEST) != 1:
@@ -261,8 +269,7 @@ def _groups_say_more(public: PublicSide, settings: StudySettings) -> bool:
     owners' may then lie beyond its end.
     """
     try:
-        problem = problem_of(settings, public.loss(settings.model))
-        groups = public_groups(public, problem)
+        groups = public_groups(public, public.problem(settings))
     except InputError:  # Too few records; whoever needs them reports it.
         return False
     return len(groups.usable) > 1 and not drifts_within(groups)
@@ -270,7 +277,7 @@ def _groups_say_more(public: PublicSide, settings: StudySettings) -> bool:
 
 def _groups(
     settings: StudySettings, table: pd.DataFrame, column: str
-) -> tuple[Labels, dict[str, int]]:
+) -> tuple[Indices, dict[str, int]]:
     """The group of each public record, and of owners whose group is known."""
     if column not in table.columns:
         raise InputError(

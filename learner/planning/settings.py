@@ -19,7 +19,6 @@ from common.losses import LOSSES
 from common.names import Name, repeated
 from common.tables import TableSource
 from common.tls import TlsSettings
-from learner.algorithms.table import ALGORITHMS
 from learner.planning.privacy_settings import PrivacySettings, check_left_open
 from learner.planning.sections import (
     AUTO,
@@ -353,7 +352,7 @@ def _group_problems(settings: StudySettings) -> Iterator[str]:
 def _clock_problems(settings: StudySettings) -> Iterator[str]:
     given = settings.algorithm
     # Of the ways that "auto" may take, those that ask groups: learner.planning.ways.
-    if settings.groups and given.name in ALGORITHMS and "groups" not in ALGORITHMS[given.name].uses:
+    if settings.groups and given.name != AUTO and "groups" not in given.kind.uses:
         yield not_its_key("groups", given.name)
     if settings.groups and given.initiative != "learner":
         yield (

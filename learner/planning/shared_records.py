@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Indices
 from common.errors import DoubtWarning
 from common.texts import counted
 
@@ -135,7 +136,7 @@ def _equal_records(tables: Sequence[pd.DataFrame]) -> _Shared | None:
     return found if found.count > BEYOND_CHANCE * by_chance + FEWEST_EQUAL else None
 
 
-def _shared(owners: NDArray[np.intp], records: NDArray[np.generic]) -> _Shared | None:
+def _shared(owners: Indices, records: NDArray[np.generic]) -> _Shared | None:
     """What is shared where record j is owner i's, each at most once at an owner; None of nothing.
 
     Owners of one record are paired with the next one only: of thousands all pairs are too many.

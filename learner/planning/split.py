@@ -21,9 +21,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Array, Matrix, Vector
 from common.domain import Domain
 from common.moments import packed_length
 from common.releases import curvature_scale
@@ -53,7 +52,7 @@ TINY = 1e-300
 TRIED_ODDS, LEVEL_ODDS, LEAST = (0.5, ODDS, 3.0, 5.0), 1.02, 1e-6
 
 _Place = tuple[int, int]
-_Answers = Callable[[int, float | None, Matrix], NDArray[np.float64]]
+_Answers = Callable[[int, float | None, Matrix], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ class Split:
 
     clip: float | None
     share: float
-    rounds: int = 1
+    rounds: int
 
     def bound(self, largest: float) -> float:
         """The bound on one record's gradient, where the domain's is this."""
@@ -322,9 +321,7 @@ class _Search:
             variance,
         )
 
-    def _in_all(
-        self, answers: _Answers, clip: float | None, thetas: Matrix, runs: int
-    ) -> NDArray[np.float64]:
+    def _in_all(self, answers: _Answers, clip: float | None, thetas: Matrix, runs: int) -> Array:
         """The answers of all worlds' owners in this many runs of each, world after world."""
         if thetas.ndim == 1:
             same = np.stack([answers(place, clip, thetas) for place in range(len(self.worlds))])
@@ -337,7 +334,7 @@ class _Search:
             self._known[clip] = around_drifting(self.public, clip, doubts=True)
         return self._known[clip]
 
-    def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:
+    def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> Array:
         """The mean gradient of the owners of a world."""
         if thetas.ndim > 1:
             return self._united[place].gradients(thetas, clip)
@@ -345,7 +342,7 @@ class _Search:
             self._first[place, clip] = self._united[place].gradients(thetas, clip)
         return self._first[place, clip]
 
-    def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:
+    def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> Array:
         """Their curvature; of squared loss that of the first round, whatever the clip then cuts."""
         world, theta = self._united[place], self.public.start
         if thetas.ndim > 1 and not self.public.problem.loss.is_quadratic:
@@ -358,7 +355,7 @@ class _Search:
         return np.broadcast_to(found, (len(thetas), *found.shape)) if alike else found
 
     @cached_property
-    def _noise(self) -> list[NDArray[np.float64]]:
+    def _noise(self) -> list[Array]:
         """Noise of each round's mean response, the same for all candidates, (W, R, length)."""
         rng = np.random.default_rng(SPLIT_SEED)
         scales = self.counted * self.units

@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Indices, Matrix, Vector
 
 TINY = 1e-300
 # Shapes nearer to 0 than this are those of an exponential distribution.
@@ -95,7 +95,7 @@ class Tail:
         return float(beyond / (1.0 - shape) * left ** (1.0 - 1.0 / shape))
 
     @cached_property
-    def _order(self) -> Labels:
+    def _order(self) -> Indices:
         """The rows of the one before the k longest, and of these in order, shape (k + 1,)."""
         n = len(self.norms)
         return np.argsort(self.norms)[-min(int(np.sqrt(n)) + 1, n) :]

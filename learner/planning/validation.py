@@ -35,7 +35,6 @@ from common.terms import Records, StudyTerms
 from common.validation import Factors, factors_of
 from learner.planning.noise_width import half_width
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
 from learner.simulated.groups import consecutive_parts
 from learner.simulated.problem import Problem
@@ -131,7 +130,7 @@ def public_theta(plan: Plan, public: PublicSide) -> Vector | None:
     """
     if public.records is None or len(public.records) < plan.num_features:
         return None
-    return problem_of(plan.settings, plan.loss).optimum(public.records)
+    return plan.problem.optimum(public.records)
 
 
 def validation_bounds(plan: Plan, public: PublicSide, theta: Vector) -> ValidationBounds:
@@ -154,7 +153,7 @@ def validation_bounds(plan: Plan, public: PublicSide, theta: Vector) -> Validati
     other = np.clip(other, -box, box)
     margins = records.features @ theta
     values = loss.values(margins, records.targets)
-    others = loss.values(_unseen(problem_of(plan.settings, loss), records), records.targets)
+    others = loss.values(_unseen(plan.problem, records), records.targets)
     bounds = ValidationBounds(
         loss_bound=worst,
         difference_bound=worst,

@@ -16,15 +16,14 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Matrix, Vector
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.reproduction.papers import Data, Figure
@@ -120,8 +119,7 @@ class Lab:
 
     def world(self, shards: Sequence[Records]) -> World:
         """The world of these shards."""
-        settings = self.settings([1.0])
-        return World.of(shards, problem_of(settings, self.side.loss(settings.model)))
+        return World.of(shards, self.side.problem(self.settings([1.0])))
 
     def step(self, sizes: Sequence[int], epsilon: float) -> float:
         """The step constant for the middle of a figure, from public records."""
@@ -145,7 +143,7 @@ class Lab:
             num_records=tuple(sizes), horizon=self.figure.horizon, clip=None, constant=constant
         )
         proposal = propose(self.settings(epsilon), self.feature_map, decision, seed=SEED)
-        trace: list[NDArray[np.float64]] = []
+        trace: list[Matrix] = []
         models = run_study(
             proposal,
             world,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from common.arrays import Indices
 from common.columns import category_keys
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
@@ -125,7 +125,7 @@ class Family:
     name: str
     feature_map: FeatureMap
     public: Records
-    public_labels: NDArray[np.intp] | None
+    public_labels: Indices | None
     shards: Mapping[str, Records]
     labels: Mapping[str, int | None]
 

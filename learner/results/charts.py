@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from common.arrays import Labels, Vector
+from common.arrays import Indices, Vector
 from common.texts import number_words
 from learner.results.page import escaped
 
@@ -190,7 +190,7 @@ def timeline(
     return _figure(TIMELINE, parts, height)
 
 
-def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
+def _bars(levels: Indices, edges: Vector, y: int, height: int) -> list[str]:
     """One path for each of four shades of buckets, 1 to 4: many owners then take few bytes."""
     widths = np.maximum(np.diff(edges) - 0.4, 0.6)
     paths = []

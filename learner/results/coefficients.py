@@ -20,7 +20,7 @@ from common.features import FeatureMap
 from common.model import Model
 from learner.algorithms.asynchronous import Asynchronous
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.validation import public_theta
 from learner.simulated.stability import largest_stable_step
@@ -50,7 +50,7 @@ class Coefficient:
     column: str
     kind: str
     value: float
-    noise_standard_error: float | None = None
+    noise_standard_error: float | None
 
 
 def in_raw_units(feature_map: FeatureMap, thetas: Matrix) -> Matrix:
@@ -113,7 +113,7 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
     rng = np.random.default_rng(SEED)
     try:
         proposal = propose(settings, public.feature_map, plan.decision, seed=plan.seed)
-        groups = public_groups(public, problem_of(settings, plan.loss))
+        groups = public_groups(public, plan.problem)
         known = known_groups(public, settings)
         world = surrogate_world(groups, proposal.num_records, known=known, rng=rng)
     except InputError:  # Too few public records, or an algorithm that nothing simulates.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -97,9 +97,7 @@ class LearnerMetrics:
 class TimedOwner:
     """An owner whose answers are timed, and whose arrival is noted."""
 
-    def __init__(
-        self, owner: Owner, metrics: LearnerMetrics, *, arrivals: Arrivals | None = None
-    ) -> None:
+    def __init__(self, owner: Owner, metrics: LearnerMetrics, *, arrivals: Arrivals) -> None:
         self.name, self.answers_later = owner.name, owner.answers_later
         self._owner, self._arrivals = owner, arrivals
         self._seconds = metrics.seconds.labels(owner.name)
@@ -107,7 +105,7 @@ class TimedOwner:
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""
-        with nullcontext() if self._arrivals is None else self._arrivals.expected(self.name):
+        with self._arrivals.expected(self.name):
             return self._owner.describe()
 
     def enroll(self, terms: StudyTerms) -> Enrollment:

@@ -21,9 +21,8 @@ from common.arrays import Matrix, Vector
 from common.cells import holds_several, written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
-from common.features import FeatureMap
+from common.features import FeatureMap, file_text
 from common.files import empty_folder, is_empty, open_regular, unwritten, write_or_refuse
-from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings

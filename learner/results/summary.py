@@ -13,7 +13,7 @@ from common.errors import InputError
 from common.files import open_regular
 from common.names import Name
 from common.setting_errors import first_fault
-from learner.planning.plan import Plan, kind_of
+from learner.planning.plan import Plan
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
 from learner.results.run_folder import VERSIONS, why_unfinished
@@ -371,7 +371,7 @@ def _is_number(value: float | None) -> bool:
 def _step(plan: Plan) -> StepSummary:
     """What the settings say of the step, or what was chosen."""
     algorithm, decision = plan.settings.algorithm, plan.decision
-    constant, facts = kind_of(plan.settings).constant, dict[str, Any](chosen="none")
+    constant, facts = algorithm.kind.constant, dict[str, Any](chosen="none")
     if constant is not None:
         facts = {"chosen": "auto" if algorithm.step else "given", constant: decision.constant}
     if decision.largest_stable is not None:

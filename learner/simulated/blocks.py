@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Slots, Vector
+from common.arrays import Array, Indices, Matrix, Vector
 from learner.algorithms.clocks import Groups
 from learner.simulated.larger_owners import asked_together
 from learner.simulated.replicates import GradientFunction
@@ -20,8 +19,7 @@ from learner.simulated.world import World
 # longer than a product for each.
 GATHERED = 2**16
 
-Stack = NDArray[np.float64]
-_Answer = Callable[[Slots, Stack], Stack]
+_Answer = Callable[[Indices, Array], Array]
 """(rows (B,), models (B, R, p)) -> mean gradients of the rows' owners, shape (B, R, p)."""
 
 
@@ -48,7 +46,7 @@ def block_gradients(
     answer = _moments(worlds) if asks_moments else _records(worlds, clip)
     lacking = _lacking(worlds, clip, asks_moments=asks_moments)
 
-    def asked(owners: Slots, thetas: Stack) -> Stack:
+    def asked(owners: Indices, thetas: Array) -> Array:
         rows = first_row + owners
         answers = answer(rows, thetas)
         if lacking is not None:
@@ -57,7 +55,7 @@ def block_gradients(
 
     ask = asked_together(asked, groups, shares) if groups else asked
 
-    def gradients(slots: Slots, thetas: Matrix) -> Matrix:
+    def gradients(slots: Indices, thetas: Matrix) -> Matrix:
         stacked = thetas.reshape(len(first_row), -1, thetas.shape[1])
         first = slots[:: len(slots) // len(first_row)]
         return ask(first, stacked).reshape(thetas.shape)
@@ -67,7 +65,7 @@ def block_gradients(
 
 def _lacking(
     worlds: Sequence[World], clip: float | Vector | None, *, asks_moments: bool
-) -> NDArray[np.float64] | None:
+) -> Array | None:
     """What owners' answers lack in each world, shape (W N, R or 1, p); None for nothing."""
     clips = [None] if asks_moments or clip is None else np.atleast_1d(clip).tolist()
     found = np.concatenate(
@@ -85,8 +83,8 @@ def _moments(worlds: Sequence[World]) -> _Answer:
     gram = 2.0 * np.concatenate([each.gram for each in moments])
     cross = 2.0 * np.concatenate([each.cross for each in moments])
 
-    def answer(rows: Slots, thetas: Stack) -> Stack:
-        asked: Stack = thetas @ gram.take(rows, axis=0)
+    def answer(rows: Indices, thetas: Array) -> Array:
+        asked: Array = thetas @ gram.take(rows, axis=0)
         asked -= cross.take(rows, axis=0)[:, None, :]
         return asked
 
@@ -115,7 +113,7 @@ def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
     # All ticks use the same memory: to get it anew takes as long as what is computed in it.
     memory, extended = np.empty(0), np.empty(0)
 
-    def slopes_of(rows: Slots, thetas: Stack) -> Stack:
+    def slopes_of(rows: Indices, thetas: Array) -> Array:
         nonlocal memory, extended
         shape = (*thetas.shape[:2], x.shape[1])
         if memory.shape != shape:
@@ -128,7 +126,7 @@ def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
         slopes *= lengths.take(rows, axis=0)[:, None, :]
         return slopes
 
-    def answer(rows: Slots, thetas: Stack) -> Stack:
+    def answer(rows: Indices, thetas: Array) -> Array:
         slopes = slopes_of(rows, thetas)
         if limits is not None:
             # Four times as fast as numpy's clip, with the same bits.
@@ -138,7 +136,7 @@ def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
     return answer
 
 
-def _products(models: Stack, matrices: Stack, rows: Slots, *, out: Stack) -> Stack:
+def _products(models: Array, matrices: Array, rows: Indices, *, out: Array) -> Array:
     """Each block's models times the matrix of its row, with the same bits either way."""
     if matrices[0].size * len(rows) <= GATHERED:
         return np.matmul(models, matrices.take(rows, axis=0), out=out)

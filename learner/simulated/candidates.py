@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Slots, Vector
+from common.arrays import Array, Indices, Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import scheduled_frequency
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
@@ -58,7 +57,7 @@ def relative_fitness_of(
     *,
     runs: int,
     rng: np.random.Generator,
-) -> NDArray[np.float64]:
+) -> Array:
     """Relative fitness of each design in each world and run, shape (K, W, R).
 
     Every world has sequences of ticks of its own, two where its runs can share them. No step is
@@ -152,7 +151,7 @@ def _common_noise(
         draw * (own * bounds) for draw, own in zip(draws, units[..., None, None, None], strict=True)
     )
 
-    def draw(slots: Slots) -> Matrix:
+    def draw(slots: Indices) -> Matrix:
         del slots  # they are those of the schedule
         return next(pages).reshape(-1, num_features)
 
@@ -161,7 +160,7 @@ def _common_noise(
 
 def _differences(
     shape: tuple[int, ...], count: int, *, rng: np.random.Generator
-) -> Iterator[NDArray[np.float64]]:
+) -> Iterator[Array]:
     """This many draws of Laplace noise of scale 1, as if each were drawn when it is asked for."""
     at_once = max(1, DRAWN_AHEAD // int(np.prod(shape)))
     for first in range(0, count, at_once):
@@ -185,7 +184,7 @@ def _go_round(
 
     draws = _differences((1, runs, p), ticks * len(algorithm.weights), rng=rng)
 
-    def noise(slots: Slots) -> Matrix:
+    def noise(slots: Indices) -> Matrix:
         common: Matrix = (next(draws) * bounds[:, None, None]).reshape(-1, p)
         return units[slots[0]] * common
 

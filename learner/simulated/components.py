@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Indices, Matrix, Vector
 
 # What all groups differ by counts as this many directions that a group differs in.
 PRIOR = 4.0
@@ -73,7 +73,7 @@ def components(sizes: Vector, excess: Vector, scores: Matrix) -> Components:
     return Components(D, (PRIOR * D + weight * beyond) / (PRIOR + weight), within)
 
 
-def covariance_within(features: Matrix, groups: Sequence[Labels]) -> Matrix:
+def covariance_within(features: Matrix, groups: Sequence[Indices]) -> Matrix:
     """Covariance of the features within groups, shape (p, p), from groups of two rows or more."""
     p = features.shape[1]
     total, count = np.zeros((p, p)), 0

@@ -33,9 +33,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Flags, Labels, Matrix, Vector
+from common.arrays import Array, Flags, Indices, Matrix, Vector
 
 # Parts of the table, and the fewest that show anything; each has two records a feature at least.
 MOST_PARTS, FEWEST_PARTS, RECORDS_PER_FEATURE = 30, 6, 2
@@ -110,7 +109,7 @@ class Drift:
         return [_modes(self.rows / length, self.left) for length in self.lengths]
 
     @cached_property
-    def likelihood(self) -> NDArray[np.float64]:
+    def likelihood(self) -> Array:
         """Logarithm, for each length, level and direction, shape (LENGTHS, LEVELS + 1, k)."""
         tables = []
         for modes in self.modes:
@@ -167,7 +166,7 @@ class Drift:
         with_parts = np.exp(-gaps / length) * shared - modes.covariance.mean(axis=0)
         return own - parts.mean(axis=0) + with_parts @ self.left @ modes.vectors @ missed
 
-    def _drawn(self, num_private: float, *, rng: np.random.Generator) -> tuple[Labels, Vector]:
+    def _drawn(self, num_private: float, *, rng: np.random.Generator) -> tuple[Indices, Vector]:
         """The place of a length, and a level, for each direction, shapes (k,)."""
         whole = self.rows * len(self.means) + num_private
         short = self.likelihood[self.lengths <= whole]

@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Flags, Labels, Matrix, Vector
+from common.arrays import Flags, Indices, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
 from learner.simulated.components import Components, components, covariance_within
@@ -49,7 +48,7 @@ class PublicGroups:
 
     problem: Problem
     records: Records
-    labels: Labels | None
+    labels: Indices | None
 
     def __post_init__(self) -> None:
         """Refuse too few records."""
@@ -60,7 +59,7 @@ class PublicGroups:
             )
 
     @cached_property
-    def groups(self) -> list[NDArray[np.intp]]:
+    def groups(self) -> list[Indices]:
         """The rows of each group, shape (size,); none of a group that has only one."""
         n = len(self.records)
         labels = consecutive_parts(n, PARTS) if self.labels is None else self.labels
@@ -108,7 +107,7 @@ class PublicGroups:
         return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
     @cached_property
-    def order(self) -> Labels:
+    def order(self) -> Indices:
         """The rows sorted by target and margin, so that a draw can be spread evenly, shape (n,)."""
         margins = self.records.features @ self.theta_optimal
         return np.lexsort((margins, self.records.targets))
@@ -221,7 +220,7 @@ def _show_change(*drifts: Drift | None) -> bool:
     return any(each.steady < 1.0 - SURE for each in drifts if each is not None)
 
 
-def consecutive_parts(num_records: int, parts: int) -> Labels:
+def consecutive_parts(num_records: int, parts: int) -> Indices:
     """Labels of consecutive parts of equal size, shape (n,).
 
     >>> consecutive_parts(5, 2).tolist()

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Slots, Vector
+from common.arrays import Array, Indices, Vector
 from learner.algorithms.clocks import Groups
 
-Models = NDArray[np.float64]
-_Answer = Callable[[Slots, Models], Models]
+_Answer = Callable[[Indices, Array], Array]
 
 
 def group_shares(groups: Groups, weights: Vector) -> list[Vector]:
@@ -39,7 +37,7 @@ def asked_together(answer: _Answer, groups: Groups, weights: Vector) -> _Answer:
     members = np.array([[*group, *[group[0]] * (size - len(group))] for group in groups])
     shares = np.array([[*own, *[0.0] * (size - len(own))] for own in group_shares(groups, weights)])
 
-    def together(slots: Slots, thetas: Models) -> Models:
+    def together(slots: Indices, thetas: Array) -> Array:
         total = np.zeros_like(thetas)
         for place in range(size):
             share = shares[slots, place].reshape(-1, *[1] * (thetas.ndim - 1))

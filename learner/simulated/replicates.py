@@ -12,18 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Slots, Vector
+from common.arrays import Array, Flags, Indices, Matrix, Vector
 from common.losses import Loss
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import each_alone
 from learner.algorithms.variants import inverse_frequency
 
-GradientFunction = Callable[[Slots, Matrix], Matrix]
+GradientFunction = Callable[[Indices, Matrix], Matrix]
 """(slots (B,), models (R, p)) -> exact mean gradients, shape (R, p), with R/B runs at each slot."""
-NoiseFunction = Callable[[Slots], Matrix]
+NoiseFunction = Callable[[Indices], Matrix]
 """slots (B,) -> the noise of one response each, shape (R, p), in gradient units."""
 
 # Up to this many owners it is faster to ask all of them and keep one answer than to gather.
@@ -41,7 +40,7 @@ class ShardMoments:
       cross: X'y/n_i, shape (N, p).
     """
 
-    gram: NDArray[np.float64]
+    gram: Array
     cross: Matrix
 
     @classmethod
@@ -77,7 +76,7 @@ class Replicates:
     """
 
     central: Matrix
-    trace: NDArray[np.float64]
+    trace: Array
 
 
 def moment_gradients(moments: ShardMoments) -> GradientFunction:
@@ -91,12 +90,12 @@ def moment_gradients(moments: ShardMoments) -> GradientFunction:
     cross, gram = 2.0 * moments.cross, 2.0 * moments.gram
     side_by_side = np.ascontiguousarray(gram.transpose(2, 0, 1).reshape(p, num_owners * p))
 
-    def ask_all(slots: Slots, thetas: Matrix) -> Matrix:
+    def ask_all(slots: Indices, thetas: Matrix) -> Matrix:
         rows = np.arange(len(slots)) * num_owners + slots
         products = (thetas @ side_by_side).reshape(-1, p)
         return np.take(products, rows, axis=0) - np.take(cross, slots, axis=0)
 
-    def gather(slots: Slots, thetas: Matrix) -> Matrix:
+    def gather(slots: Indices, thetas: Matrix) -> Matrix:
         return np.einsum("rij,rj->ri", gram[slots], thetas) - cross[slots]
 
     return ask_all if num_owners <= FEW_OWNERS else gather
@@ -119,7 +118,7 @@ def record_gradients(
     """
     answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss, clip)
 
-    def gradients(slots: Slots, thetas: Matrix) -> Matrix:
+    def gradients(slots: Indices, thetas: Matrix) -> Matrix:
         first = slots[0]
         if (slots == first).all() and len(slots) * len(shards[first]) < LARGEST_BLOCK:
             return answer(first, thetas)
@@ -203,7 +202,7 @@ def laplace_noise(
            [ True,  True]])
     """
 
-    def draw(slots: Slots) -> Matrix:
+    def draw(slots: Indices) -> Matrix:
         # The difference of two exponentials is Laplace, at half the cost of rng.laplace.
         pair = rng.standard_exponential((2, len(slots), each * num_features))
         noise: Matrix = np.subtract(pair[0], pair[1], out=pair[0])
@@ -216,7 +215,7 @@ def laplace_noise(
 
 def run_replicates(
     algorithm: Asynchronous,
-    slots: Slots,
+    slots: Indices,
     *,
     gradients: GradientFunction,
     noise: NoiseFunction | None = None,
@@ -301,15 +300,15 @@ class _Runs:
         self._tail_sum = np.zeros((sequences, each * p))
         self._k = np.zeros(sequences, dtype=np.intp)
         self._most = 0  # no run has come farther than this
-        self._held: NDArray[np.bool_] | None = None
+        self._held: Flags | None = None
         self._was_held = False
 
-    def hold(self, held: NDArray[np.bool_]) -> None:
+    def hold(self, held: Flags) -> None:
         """At the next tick the runs of these sequences stay as they are."""
         self._held = held
         self._was_held = True
 
-    def query_points(self, slots: Slots) -> Matrix:
+    def query_points(self, slots: Indices) -> Matrix:
         """Equation (6) for all runs, shape (R, p); valid until the next call."""
         self._row = slots * len(self._sequence) + self._sequence
         theta_bar = self._theta_bar
@@ -341,7 +340,7 @@ class _Runs:
             self._held = None
         self._add_to_tail(held)
 
-    def _add_to_tail(self, held: NDArray[np.bool_] | None) -> None:
+    def _add_to_tail(self, held: Flags | None) -> None:
         """The tail's sum, of runs that have come so far and were not held."""
         if self._tail_start is None or self._most <= self._tail_start:
             return

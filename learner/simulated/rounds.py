@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Flags, Matrix, Vector
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.simulated.replicates import GradientFunction, NoiseFunction
 
@@ -24,7 +23,7 @@ def run_rounds(
     gradients: GradientFunction,
     noise: NoiseFunction | None = None,
     step: Vector | None = None,
-    present: NDArray[np.bool_] | None = None,
+    present: Flags | None = None,
     on_round: Callable[[int, Matrix], None] = lambda k, models: None,
 ) -> Matrix:
     """R runs of all T rounds side by side.

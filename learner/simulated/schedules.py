@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Flags, Slots, Vector
+from common.arrays import Flags, Indices, Vector
 from common.errors import InputError
 from learner.algorithms.clocks import draw_slots, with_everyone
 
@@ -92,7 +92,7 @@ class Schedule:
       promised: How many responses each owner promised in each run, shape (N, R).
     """
 
-    slots: Slots
+    slots: Indices
     promised: NDArray[np.int64]
 
 
@@ -104,7 +104,7 @@ def draw_schedule(
     split: Split,
     attendance: Attendance = ALWAYS,
     asks_everyone: bool = False,
-    ticks: Slots | None = None,
+    ticks: Indices | None = None,
     rng: np.random.Generator,
 ) -> Schedule:
     """The communications of many runs of an asynchronous algorithm.
@@ -141,7 +141,7 @@ def draw_schedule(
         drawn, there = state.draw(T, asks_everyone)
         kept = np.where(there, drawn, MISSED)
         return Schedule(slots=_moved_up(kept), promised=_promised(drawn, N, T, split))
-    parts: list[Slots] = []
+    parts: list[Indices] = []
     found = np.zeros(R, dtype=np.int64)
     for _ in range(LONGEST_WAIT):
         drawn, there = state.draw(max(64, T - int(found.min())))
@@ -207,7 +207,7 @@ class _Absences:
         self._now = np.zeros(replicates)
         self._rng = rng
 
-    def draw(self, ticks: int, asks_everyone: bool = False) -> tuple[Slots, Flags]:
+    def draw(self, ticks: int, asks_everyone: bool = False) -> tuple[Indices, Flags]:
         """The next ticks: whose they are, and whether it was there, shapes (ticks, R)."""
         R = self._now.size
         slots = draw_slots(self._rates, horizon=ticks, replicates=R, rng=self._rng)
@@ -228,18 +228,18 @@ class _Absences:
         return slots, there
 
 
-def _with_everyone(slots: Slots, num_owners: int) -> Slots:
+def _with_everyone(slots: Indices, num_owners: int) -> Indices:
     """Every run's ticks, some of them handed on."""
     return np.column_stack([with_everyone(run, num_owners) for run in slots.T])
 
 
-def _moved_up(slots: Slots) -> Slots:
+def _moved_up(slots: Indices) -> Indices:
     """Each run's communications in their order, what was missed at the end."""
     order = np.argsort(slots == MISSED, axis=0, kind="stable")
     return np.take_along_axis(slots, order, axis=0)
 
 
-def _promised(slots: Slots, num_owners: int, horizon: int, split: Split) -> NDArray[np.int64]:
+def _promised(slots: Indices, num_owners: int, horizon: int, split: Split) -> NDArray[np.int64]:
     """Promised responses, shape (N, R)."""
     replicates = slots.shape[1]
     if split == "horizon":

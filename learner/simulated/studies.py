@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from common.arrays import Matrix, Slots, Vector
+from common.arrays import Indices, Matrix, Vector
 from common.moments import pack_moments, packed_length
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
@@ -80,7 +80,7 @@ class Proposal:
     clip: float | None = None
     split: Split = "horizon"
     rates: Vector | None = None
-    ticks: Slots | None = None
+    ticks: Indices | None = None
     asks_everyone: bool = False
     attendance: Attendance = ALWAYS
 
@@ -236,7 +236,7 @@ def _side_by_side(gradients: Sequence[GradientFunction], runs: int) -> GradientF
         return gradients[0]
     parts = [slice(start, start + runs) for start in range(0, len(gradients) * runs, runs)]
 
-    def answer(slots: Slots, thetas: Matrix) -> Matrix:
+    def answer(slots: Indices, thetas: Matrix) -> Matrix:
         answers = [
             own(slots[part], thetas[part]) for own, part in zip(gradients, parts, strict=True)
         ]
@@ -326,7 +326,7 @@ def summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator)
     True
     """
 
-    def draw(slots: Slots) -> Matrix:
+    def draw(slots: Indices) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
         return np.tensordot(scales, drawn, axes=1)
 

@@ -41,7 +41,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Indices, Matrix, Vector
 from common.terms import Records
 from learner.simulated.groups import PublicGroups
 from learner.simulated.world import Mixture, World
@@ -176,7 +176,7 @@ def _deal(
     return [at_random if g is None else g for g, at_random in zip(given, drawn, strict=True)]
 
 
-def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generator) -> Labels:
+def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generator) -> Indices:
     """The rows of an owner's group, or as many of them as it has records; none without groups.
 
     Where the order shows how owners differ, they are consecutive ones from anywhere in the table.
@@ -198,7 +198,7 @@ def _own_part(
     *,
     sure: bool,
     rng: np.random.Generator,
-) -> tuple[Labels, Vector]:
+) -> tuple[Indices, Vector]:
     """Rows that an owner has more of than the mean has, and how much of it they are."""
     n, p = public.records.features.shape
     own = np.empty(0, dtype=np.intp) if group == UNKNOWN else public.groups[group]

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Flags, Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
 from learner.simulated.groups import PublicGroups
@@ -97,7 +96,7 @@ class Forecast:
         return middle
 
     @property
-    def gains(self) -> NDArray[np.bool_]:
+    def gains(self) -> Flags:
         """Whether each owner is expected to gain: below its own and the public one, shape (N,)."""
         return self.expected < np.minimum(self.alone, self.public)
 

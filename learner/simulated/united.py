@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Array, Matrix, Vector
 from common.memory import reuse_memory
 from common.moments import pack_moments
 from common.terms import Records
@@ -39,7 +38,7 @@ class United:
 
     world: World
 
-    def curvatures(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
+    def curvatures(self, thetas: Array, clip: float | None) -> Array:
         """Mean curvature of the union at one model or at many, shape (p, p) or (R, p, p).
 
         Where public records play the owners, that at the mean of the models, of all alike.
@@ -61,7 +60,7 @@ class United:
             total += (records.features * each[:, None]).T @ records.features
         return total
 
-    def gradients(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
+    def gradients(self, thetas: Array, clip: float | None) -> Array:
         """Exact mean gradient of the union at one model or at many, without g's, (p,) or (R, p).
 
         Where public records play owners that have moments, a clipped one is that of their whole
@@ -134,7 +133,7 @@ class United:
 def newton_steps(
     algorithm: NewtonStep,
     gradients: Callable[[Matrix], Matrix],
-    curvatures: Callable[[Matrix], NDArray[np.float64]],
+    curvatures: Callable[[Matrix], Array],
     draws: Iterable[Matrix],
     variance: float,
 ) -> Matrix:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Array, Indices, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.clocks import Groups
 from learner.algorithms.shrinkage import whitening
@@ -157,7 +156,7 @@ class World:
         if not lacking.any():
             return answers
 
-        def corrected(slots: Labels, thetas: Matrix) -> Matrix:
+        def corrected(slots: Indices, thetas: Matrix) -> Matrix:
             answer: Matrix = answers(slots, thetas)
             answer += lacking[slots]
             return answer
@@ -201,9 +200,9 @@ class Mixture:
 
     public: PublicGroups
     centre: Vector
-    rows: Sequence[Labels]
+    rows: Sequence[Indices]
     own: Sequence[Vector]
-    kin: Sequence[Labels]
+    kin: Sequence[Indices]
     shifts: Matrix
 
     def only(self, owners: Sequence[int]) -> Mixture:
@@ -262,7 +261,7 @@ class Mixture:
         return whole - answered
 
     @cached_property
-    def second(self) -> NDArray[np.float64]:
+    def second(self) -> Array:
         """Second moments of features and target of each owner, shape (N, p + 1, p + 1)."""
         records = self.public.records
         rows_of_all = np.column_stack([records.features, records.targets])

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
-from learner.training.enrolment import at_once, note_over, noted_enrollments
+from learner.training.enrolment import ENROLLMENTS, at_once, note_over, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
@@ -96,7 +96,7 @@ def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
       names: All owners, in the order of the settings.
       journal: The run's; owners it says nothing of may have enrolled before a crash.
     """
-    enrolled = journal.read("enrollments", partial(noted_enrollments, owners=len(names)))
+    enrolled = journal.read(ENROLLMENTS, partial(noted_enrollments, owners=len(names)))
     promised = [1] * len(names) if enrolled is None else [each.responses for each in enrolled]
     closed = _closed(journal)
     return [

@@ -1,4 +1,4 @@
-"""Owners agree to a study before it, and are disconnected after it."""
+"""Owners are waited for at the start, and agree to the study."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ T = TypeVar("T")
 START_WAIT_SECONDS, LATER_WAITS, LAST_WAIT_SECONDS = 0.2, 1.5, 1.0
 # Owners that are asked at the same time, each by a thread: of thousands the others wait.
 MOST_AT_ONCE = 64
+# Under which a journal keeps what owners agreed to.
+ENROLLMENTS = "enrollments"
 # Owners are being disconnected, so that some may have closed the study already.
 OVER = "over"
 
@@ -234,7 +236,7 @@ def enrollments_of(
     Raises:
       CoprivError: An owner refuses, stays away, or promises something else.
     """
-    enrollments = journal.read("enrollments", partial(_noted_of_plan, plan=plan))
+    enrollments = journal.read(ENROLLMENTS, partial(_noted_of_plan, plan=plan))
     if enrollments is None:
         calls = [
             partial(_enroll, line, num_records=count, responses=responses)
@@ -243,7 +245,7 @@ def enrollments_of(
             )
         ]
         enrollments = tuple(all_present(calls, patience=plan.settings.network.patience))
-        journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
+        journal.note(ENROLLMENTS, json.dumps([_public_facts(e) for e in enrollments]))
     elif len(journal.past) < plan.horizon and journal.noted(OVER) is None:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
         at_once(lambda pair: pair[0].take_up(pair[1]), taken_up)

@@ -148,7 +148,7 @@ class OwnerLine(_Contact):
         return self._terms.responses
 
     def enroll(self) -> Enrollment:
-        """Enrol for the first time.
+        """Enrol; a study that was agreed on before is compared with that.
 
         Raises:
           CoprivError: The owner is not there, refuses, or lost track of the study.
@@ -164,7 +164,7 @@ class OwnerLine(_Contact):
         self._agreed, self.numbers.in_doubt = agreed, True
         self.numbers.repeat(agreed.repeats)
         try:
-            self._accept(self.owner.enroll(self._terms))
+            self.enroll()
         except InputError:
             raise
         except RefusedError as error:
@@ -227,7 +227,7 @@ class OwnerLine(_Contact):
     def _skips(self, query: Query) -> bool:
         """After a refusal: whether the query's number is spent, and is passed over."""
         if self.numbers.in_doubt:
-            self._accept(self.owner.enroll(self._terms))
+            self.enroll()
         if not (more := self.numbers.pass_over(query.sequence)):
             return False
         self.unanswered = None

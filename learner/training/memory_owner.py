@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Units
 from common.errors import MalformedError, OrderError
 from common.features import FeatureMap
 from common.files import compiled_code_folder
@@ -30,7 +30,7 @@ class _Study:
     account: Account
     rng: np.random.Generator | None
 
-    def noise(self) -> NDArray[np.int64]:
+    def noise(self) -> Units:
         """The next response's noise in grid units, shape (p,)."""
         if self.rng is None:
             return np.zeros(self.plan.dimension, dtype=np.int64)

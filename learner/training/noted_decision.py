@@ -16,7 +16,7 @@ from common.moments import packed_length
 from common.releases import NEWTON
 from learner.planning.decision import Decision
 from learner.planning.design import LONGEST_SCHEDULE
-from learner.planning.plan import is_scheduled, kind_of
+from learner.planning.plan import is_scheduled
 from learner.planning.sections import AUTO, LARGEST_HORIZON, MOST_ROUNDS
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved, way_of
@@ -105,7 +105,7 @@ def _check_loss(decision: Decision, settings: StudySettings) -> None:
 
 def _check_ticks(decision: Decision, settings: StudySettings) -> None:
     """A horizon that owners agree to and a schedule can hold, and a step."""
-    kind, owners = kind_of(settings), len(settings.owners)
+    kind, owners = settings.algorithm.kind, len(settings.owners)
     if kind.constant is not None:
         most = LONGEST_SCHEDULE if is_scheduled(settings) else LARGEST_HORIZON
         _check(1 <= decision.horizon <= most and decision.constant > 0)
@@ -119,7 +119,7 @@ def _check_start(decision: Decision, settings: StudySettings, *, num_features: i
     start, around, p = decision.start, decision.around, num_features
     box = settings.model.theta_max * EDGE
     _check(start is None or (len(start) == p and all(abs(each) <= box for each in start)))
-    is_newton = kind_of(settings).release is NEWTON
+    is_newton = settings.algorithm.kind.release is NEWTON
     if around is None:
         _check(not is_newton)
         return

@@ -23,7 +23,6 @@ from common.features import FeatureMap
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.validation import public_theta
@@ -148,7 +147,7 @@ def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[
         settings=settings, feature_map=point.public.feature_map, decision=decision, shards=shards
     )
     plan = repeated.plan(seed=0)
-    evaluation = Evaluation(shards=shards, problem=problem_of(settings, plan.loss))
+    evaluation = Evaluation(shards=shards, problem=plan.problem)
     theta = public_theta(plan, point.public)
     free = None if theta is None else float(evaluation.relative_fitness(theta[None])[0])
     decided = Decided(
@@ -171,8 +170,7 @@ def repeat_point(point: Repeating, features: Matrix, targets: Vector) -> Mapping
         decision=point.decision,
         shards=shards,
     )
-    problem = problem_of(point.settings, repeated.plan(seed=0).loss)
-    evaluation = Evaluation(shards=shards, problem=problem)
+    evaluation = Evaluation(shards=shards, problem=repeated.plan(seed=0).problem)
     psi = evaluation.relative_fitness(repeated.models(point.seeds))
     return {"relative_fitness": psi.tolist()}
 

@@ -10,7 +10,7 @@ Nothing is protected, because the records are on this machine anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Labels, Matrix, Slots, Vector
+from common.arrays import Indices, Matrix, Units, Vector
 from common.errors import InputError
 from common.features import FeatureMap
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan, plan_noise
@@ -30,7 +30,7 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.algorithms.variants import LARGEST_COUNTED_FACTOR
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan, is_scheduled
-from learner.planning.proposal import NoiseError, problem_of
+from learner.planning.proposal import NoiseError
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
@@ -123,7 +123,7 @@ class Repeated:
             algorithm, slots[:ticks], gradients=gradients, frequency=frequency
         ).central
 
-    def _slots(self, rates: Vector, horizon: int, seed: int) -> Slots:
+    def _slots(self, rates: Vector, horizon: int, seed: int) -> Indices:
         """Whose the ticks of a run are, shape (T,)."""
         slots = first_slots(rates, horizon=horizon, rng=np.random.default_rng(seed))
         return with_everyone(slots, len(rates)) if self.decision.asks_everyone else slots
@@ -142,7 +142,7 @@ class Repeated:
             query = Query(study_id=self.settings.name, sequence=1, theta=model)
             return shards[owner].answer(query).gradient
 
-        def exact(owners: Slots, thetas: Matrix) -> Matrix:
+        def exact(owners: Indices, thetas: Matrix) -> Matrix:
             asked = zip(owners.tolist(), thetas, strict=True)
             return np.stack([answer(owner, theta.tobytes()) for owner, theta in asked])
 
@@ -163,7 +163,7 @@ class Repeated:
 
     def _gradients(self, plan: Plan) -> GradientFunction:
         """The exact mean gradients."""
-        world = World.of(self.shards, problem_of(plan.settings, plan.loss))
+        world = World.of(self.shards, plan.problem)
         return world.gradients(self.decision.clip)
 
     def _terms(self, plan: Plan) -> list[StudyTerms]:
@@ -224,11 +224,11 @@ class Answers:
         self._rngs: dict[tuple[int, int], np.random.Generator] = {}
         self._runs = np.arange(shape[1])
 
-    def __call__(self, owners: Slots, thetas: Matrix) -> Matrix:
+    def __call__(self, owners: Indices, thetas: Matrix) -> Matrix:
         """One answer in each run, shape (R, p)."""
         return self.of_runs(self._runs, owners, thetas)
 
-    def of_runs(self, runs: Labels, owners: Slots, thetas: Matrix) -> Matrix:
+    def of_runs(self, runs: Indices, owners: Indices, thetas: Matrix) -> Matrix:
         """One answer in each of some runs."""
         exact = self._exact(owners, thetas)
         grids = self._grids[owners, runs][:, None]
@@ -240,7 +240,7 @@ class Answers:
             answers[is_exact] = exact[is_exact]
         return answers
 
-    def _noise(self, runs: Labels, owners: Slots) -> NDArray[np.int64]:
+    def _noise(self, runs: Indices, owners: Indices) -> Units:
         """The next noise of these owners in grid units."""
         places = self._used[owners, runs] % self._ahead
         for index in np.flatnonzero(places == 0):
@@ -264,7 +264,7 @@ def _together(answers: Answers, groups: Groups, weights: Vector) -> GradientFunc
     """The answers of groups, each one larger owner (Remark 2 of Farokhi et al., 2021)."""
     size, of_groups = max(map(len, groups)), group_shares(groups, weights)
 
-    def answer(slots: Slots, thetas: Matrix) -> Matrix:
+    def answer(slots: Indices, thetas: Matrix) -> Matrix:
         total = np.zeros_like(thetas)
         for place in range(size):
             has_one = np.array([len(groups[slot]) > place for slot in slots])
@@ -279,13 +279,11 @@ def _together(answers: Answers, groups: Groups, weights: Vector) -> GradientFunc
     return answer
 
 
-def _counted(
-    gradients: Callable[[Slots, Matrix], Matrix], num_copies: int, runs: int
-) -> GradientFunction:
+def _counted(gradients: GradientFunction, num_copies: int, runs: int) -> GradientFunction:
     """Answers times Remark 4's factor, counted as the run goes; see ``Variants.factor``."""
     counts, k = np.zeros((num_copies, runs)), 0
 
-    def scaled(slots: Slots, thetas: Matrix) -> Matrix:
+    def scaled(slots: Indices, thetas: Matrix) -> Matrix:
         nonlocal k
         at = (slots, np.arange(runs))
         factors = np.minimum(

@@ -28,7 +28,7 @@ from learner.planning.ways import resolved
 from learner.training.agreement import refuse_misfits
 from learner.training.claims import check_description
 from learner.training.closing import end_study
-from learner.training.enrolment import all_present, enrollments_of, lines_to
+from learner.training.enrolment import ENROLLMENTS, all_present, enrollments_of, lines_to
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.journal_values import whole_number
@@ -140,7 +140,7 @@ def train(
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         lines = lines_to(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         watch.started(plan, lines)
-        if journal.noted("enrollments") is None:
+        if journal.noted(ENROLLMENTS) is None:
             check_guard(plan.settings, plan.decision)
         last = _Last(watch.applied)
         with ExitStack() as at_the_end:
@@ -187,7 +187,7 @@ def _run(
     live = live_ticks(
         plan.settings.algorithm,
         lines,
-        study_id=journal.noted("study_id") or "",
+        study_id=journal.noted(STUDY_ID) or "",
         requests=requests,
         journal=journal,
         pace=pace,

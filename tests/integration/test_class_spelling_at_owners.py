@@ -9,7 +9,7 @@ import tomli_w
 
 from common.config import check_settings
 from common.errors import DoubtWarning
-from common.map_text import file_text
+from common.features import file_text
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 

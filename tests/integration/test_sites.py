@@ -32,9 +32,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from free_ports import free_ports
 
 from common.config import load_settings
+from common.features import file_text
 from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
-from common.map_text import file_text
 from common.tables import read_table
 from common.tls import load_identity
 from owner.attaching import open_attachment

@@ -15,7 +15,7 @@ from common.terms import Records
 from learner.network.processes import table_source
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.simulated.studies import run_study
@@ -67,7 +67,7 @@ def measure(study, *, epsilon_factor=1.0, shards=None):
     )
     proposal = propose(settings, side.feature_map, step, seed=1)
     proposal = replace(proposal, unit_scales=proposal.unit_scales / epsilon_factor)
-    world = World.of(shards, problem_of(settings, side.loss(settings.model)))
+    world = World.of(shards, side.problem(settings))
     models = run_study(proposal, world, runs=RUNS, rng=np.random.default_rng(1))
     return world.evaluation.relative_fitness(models).mean()
 

@@ -10,10 +10,9 @@ from common.column_faults import FEWEST_RECORDS, Fault, faults_of
 from common.column_fit import look_at_columns
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
+from common.features import FeatureMap, file_text
 from common.fitting import MOST_PUBLIC_VALUES
 from common.map_fitting import fit_feature_map
-from common.map_text import file_text
 from common.tables import TableSource
 
 N = 300

@@ -16,12 +16,11 @@ from common.config import check_settings
 from common.domain import LEAST_SIZE
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap, load_feature_map
+from common.features import FeatureMap, file_text, load_feature_map
 from common.fitting import ColumnRule, TargetRule
 from common.judging import sample_of
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
-from common.map_text import file_text
 from common.model import Model
 from common.tables import TablePlace, read_table
 

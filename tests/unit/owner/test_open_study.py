@@ -125,7 +125,7 @@ def test_a_study_that_is_closed_while_it_is_rebuilt_answers_no_more(open_owner, 
             asked.result(PATIENCE)
     assert first
     assert owner.charges() == 1
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of an earlier test may end meanwhile
 
 
 def test_queries_that_come_while_a_study_is_rebuilt_are_all_answered_once(

@@ -18,7 +18,7 @@ from learner.planning.decision import Decision, Expected, NotedAround
 from learner.planning.design import under_noise
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan
-from learner.planning.proposal import NoiseError, problem_of
+from learner.planning.proposal import NoiseError
 from learner.planning.public_side import PublicSide, public_groups
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way, way_of, ways_of
@@ -249,7 +249,7 @@ def test_steps_begin_at_the_public_model_less_its_chance_and_ticks_at_the_model_
     few = replace(public, records=public.records.at(np.arange(12)), labels=None, known={})
     settings = settings_of(algorithm=WAYS[way])
     decision = decide_quietly(settings, few, num_records=SIZES, seed=1)
-    groups = public_groups(few, problem_of(settings, few.loss(settings.model)))
+    groups = public_groups(few, few.problem(settings))
     assert np.abs(groups.start).sum() < np.abs(groups.theta_optimal).sum()
     begins_at = groups.theta_optimal if way == "ticks" else groups.start
     assert decision.start == tuple(begins_at)

@@ -9,7 +9,7 @@ from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from learner.planning.deciding import decide_quietly
-from learner.planning.proposal import problem_of, propose
+from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.simulated.studies import run_study
@@ -54,7 +54,7 @@ def test_a_step_that_the_public_curvature_makes_too_long_is_mended(tables, epsil
     public = PublicSide(feature_map=feature_map, records=records)
     decision = decide_quietly(settings, public, num_records=[SIZE] * OWNERS, seed=0)
     assert decision.horizon >= 2 * OWNERS
-    world = World.of(shards, problem_of(settings, public.loss(settings.model)))
+    world = World.of(shards, public.problem(settings))
     proposal = propose(settings, feature_map, decision, seed=0)
     models = run_study(proposal, world, runs=10, rng=np.random.default_rng(0))
     fitness = world.evaluation.relative_fitness(np.vstack([decision.start, models]))
