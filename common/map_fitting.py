@@ -13,11 +13,12 @@ from common.arrays import Matrix
 from common.columns import category_key, end_in_words, have_values, with_gaps
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
-from common.features import FeatureMap
+from common.features import LARGEST_COUNT, FeatureMap
 from common.fitting import ColumnRule, TargetRule, fit_column
 from common.map_numbers import tidy
 from common.suggestions import among_columns
 from common.target_fitting import fit_target
+from common.texts import counted
 
 # A direction with less than this share of the largest variance is rounding, not information.
 SMALLEST_VARIANCE = 1e-6
@@ -56,6 +57,11 @@ def fit_feature_map(
     rules, dropped = _fit_columns(table, names, target, settings)
     if not rules:
         raise InputError(f"{where}: no input column varies among the public records; give others")
+    if len(rules) + settings.intercept > LARGEST_COUNT:
+        raise InputError(
+            f"{where}: {counted(len(rules), 'input column')}, but a feature map has at most "
+            f"{LARGEST_COUNT - settings.intercept:,}; name fewer in features.columns"
+        )
     z = np.stack([rule.standardised(table[rule.name]) for rule in rules], axis=1)
     rotation = None
     if settings.components is not None or settings.whiten:

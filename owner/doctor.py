@@ -13,6 +13,7 @@ from common.column_fit import count_empty_rows, look_at_columns
 from common.config import load_settings
 from common.errors import CoprivError, InputError
 from common.features import FeatureMap
+from common.files import real_path
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
     folder_finding,
@@ -63,7 +64,8 @@ def owner_findings(path: Path, allowed: Allowed) -> Iterator[Finding]:
     base = path.parent
     yield passes("settings", f"{path}: owner {settings.name}")
     yield from _line(settings, base)
-    yield from _ledger(base / settings.ledger.path)
+    # What counts is where a link leads, as when it is served.
+    yield from _ledger(real_path(base / settings.ledger.path))
     yield from _records(settings, base, allowed)
 
 
@@ -98,12 +100,20 @@ def _learners(settings: OwnerSettings, base: Path) -> str:
 
 def _ledger(path: Path) -> Iterator[Finding]:
     """The ledger's folder, its file system, and the ledger if there is one."""
-    if not path.parent.exists():
+    try:
+        has_folder, is_there = path.parent.exists(), path.exists()
+    except OSError as error:
+        yield fails(
+            "ledger's disk",
+            f"{path}: cannot be looked at ({error.strerror}); type this as the user who serves it",
+        )
+        return
+    if not has_folder:
         # Serving makes none: it may be that of a disk that is not mounted.
         yield fails("ledger's disk", f"{path}: {NO_FOLDER}, or correct `ledger`")
         return
     yield folder_finding("ledger's disk", path.parent)
-    if not path.exists():
+    if not is_there:
         yield found_by("ledger", lambda: _no_ledger(path))
         return
     yield mode_finding("ledger's mode", path)

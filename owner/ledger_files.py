@@ -18,7 +18,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import disk_fails, lock_file, open_regular, sync_folder, warn_of_readers
+from common.files import (
+    disk_fails,
+    lock_file,
+    open_regular,
+    real_path,
+    sync_folder,
+    warn_of_readers,
+)
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError, in_the_way
 
@@ -132,7 +139,7 @@ def is_held(path: Path) -> bool:
     process could begin anyway.
     """
     try:
-        os.close(lock_file(Path(f"{path}.lock"), make=False))
+        os.close(lock_file(Path(f"{real_path(path)}.lock"), make=False))
     except BlockingIOError:
         return True
     except OSError:

@@ -96,7 +96,9 @@ def studies_there(path: Path, *, fingerprint: str) -> list[StudyEntry]:
     Raises:
       LedgerError: As there, or it is lost.
     """
-    if path.is_file():
+    with explained(path):
+        is_there = path.is_file()
+    if is_there:
         return read_for_shard(path, fingerprint=fingerprint)
     refuse_lost(path)
     return []
@@ -106,9 +108,11 @@ def refuse_lost(path: Path) -> None:
     """Refuse a ledger that is not there, where the files beside it say that it was.
 
     Raises:
-      LedgerError: They say so.
+      LedgerError: They say so, or cannot be read.
     """
-    if read_mark(real_path(path)):
+    with explained(path):
+        mark = read_mark(real_path(path))
+    if mark:
         raise LedgerError(f"{path}: {EMPTIED}")
 
 

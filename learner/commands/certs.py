@@ -95,7 +95,7 @@ def _of_study(settings: StudySettings) -> list[Party]:
 def _party(role: Role, option: str) -> Party:
     """The party of NAME or NAME=HOST[,HOST]."""
     name, equals, listed = option.partition("=")
-    hosts = tuple(listed.split(",")) if equals else ()
+    hosts = tuple(host.strip() for host in listed.split(",")) if equals else ()
     if not all(hosts):
         raise InputError(f"--{role} {option}: expected NAME, NAME=HOST or NAME=HOST,HOST")
     try:

@@ -252,7 +252,7 @@ def _general_name(host: str) -> x509.GeneralName:
     with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
     with suppress(ValueError):
-        if not set("[]:/") & set(host):
+        if host.isprintable() and not set("[]:/ ") & set(host):
             return x509.DNSName(host)
     raise InputError(
         f"certs: {host!r} is neither a DNS name nor an IP address; give one of these, without a "

@@ -170,6 +170,18 @@ def test_a_ledger_in_no_folder_is_found_as_when_it_is_served(doctor, owner_folde
     fails(doctor("copriv-owner", path), "ledger's disk FAILS", "its folder is not there; mount")
 
 
+def test_a_link_is_looked_at_where_it_leads(doctor, owner_folder, serve_owner, tmp_path):
+    """Before, the disk was that of the link, and a ledger of none was made at the first start."""
+    path = owner_folder()
+    link, disk = path.parent / "ledger.sqlite", tmp_path / "disk"
+    link.symlink_to(disk / "real.sqlite")
+    fails(doctor("copriv-owner", path), "ledger's disk FAILS", "its folder is not there; mount")
+    disk.mkdir()
+    running = serve_owner(path)
+    with_setting(path, "127.0.0.1:0", f"127.0.0.1:{running.port}")
+    assert f"{running.port} is taken: this owner serves already" in doctor("copriv-owner", path).out
+
+
 def test_a_damaged_ledger_is_found(doctor, owner_folder):
     path = owner_folder()
     ledger = path.parent / "ledger.sqlite"

@@ -209,8 +209,13 @@ def unpacked(name, folder):
 
 def look_as_a_user(*arguments):
     """A command about a ledger, under the files' permissions."""
+    return type_as_a_user("ledger", *arguments)
+
+
+def type_as_a_user(*arguments):
+    """A command of an owner, under the files' permissions."""
     code = "from owner.cli import main; main()"
-    command = [sys.executable, "-c", code, "ledger", *map(str, arguments)]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     if os.geteuid() == 0:
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
     return subprocess.run(
@@ -253,6 +258,28 @@ def test_a_ledger_of_which_a_part_is_in_its_log_is_not_read_without_it(tmp_path)
             assert "copy the ledger with all its files" in refused.stderr
     finally:
         folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("hidden", ["folder", "lock"])
+def test_a_ledger_that_another_user_keeps_is_one_sentence(owner_folder, tmp_path, hidden):
+    """Whoever typed check or doctor as another user than the service's got a traceback."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    path = owner_folder()
+    path.write_text(path.read_text().replace("ledger.sqlite", str(folder / "ledger.sqlite")))
+    lock = folder / "ledger.sqlite.lock"
+    lock.touch()
+    closed = folder if hidden == "folder" else lock
+    closed.chmod(0)
+    try:
+        told = {word: type_as_a_user(word, path) for word in ("check", "doctor")}
+    finally:
+        closed.chmod(0o700)
+    assert {word: said.returncode for word, said in told.items()} == {"check": 2, "doctor": 2}
+    assert "the ledger cannot be used ([Errno 13] Permission denied" in told["check"].stderr
+    assert "Permission denied" in told["doctor"].stdout
 
 
 def test_a_ledger_is_readable_by_its_owner_only(tmp_path):

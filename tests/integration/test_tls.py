@@ -570,7 +570,7 @@ def run_certs(*arguments):
 
 def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
     out = tmp_path / "certs"
-    arguments = ("--owner", "a=a.example,10.0.0.7,::1", "--owner", "b=b.example", "--out", out)
+    arguments = ("--owner", "a=a.example, 10.0.0.7,::1", "--owner", "b=b.example", "--out", out)
     first = run_certs(*arguments)
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("new") == 3
@@ -608,6 +608,8 @@ def test_a_certificate_for_a_host_with_a_zone_is_kept(tmp_path, typed):
         (("--owner", "ca=h"), "'ca' is already taken"),
         (("--owner", "learner=h"), "'learner' is already taken"),
         (("--owner", "a=é.example"), "neither a DNS name"),
+        (("--owner", "a=a example"), "neither a DNS name"),
+        (("--owner", "a=a\x7fb"), "neither a DNS name"),
         (("--owner", "a=[::1]"), "give one of these, without a port or brackets"),
         (("--owner", "a=bank.example:50051"), "give one of these, without a port or brackets"),
     ],

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import common.map_fitting
 from common.config import check_settings
 from common.domain import LEAST_SIZE
 from common.errors import DoubtWarning, InputError
@@ -288,6 +289,13 @@ def test_wrong_settings_are_one_sentence(settings, sentence):
     with pytest.raises(InputError, match=sentence) as caught:
         fit(**settings)
     assert "\n" not in str(caught.value)
+
+
+def test_more_columns_than_a_map_may_have_are_one_sentence(monkeypatch):
+    """Of 10,003 columns the fit ended in a traceback, after minutes."""
+    monkeypatch.setattr(common.map_fitting, "LARGEST_COUNT", 2)
+    with pytest.raises(InputError, match=r"3 input columns, but .* has at most 1; name fewer in"):
+        fit(columns=["grade", "amount", "term"], components=1)
 
 
 def test_fewer_public_records_than_features_are_refused():
