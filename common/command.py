@@ -53,6 +53,8 @@ Meant = TypeVar("Meant")
 OBJECTS_MADE = 50_000
 # How letters are printed that a terminal does not have.
 ESCAPED = "backslashreplace"
+# No sentence of ours has a longer line, whatever names and paths stand in it.
+LONGEST_LINE = 20_000
 ANEW = "type the same command again to start over"
 SAME = "type the same command again to go on"
 STOPPED = f"stopped; {ANEW}"
@@ -320,8 +322,13 @@ def run_command(command: click.Command, name: str) -> None:
 def _tell(sentence: str) -> None:
     """Say why a command ends; where standard error has no room, the exit status still does."""
     with contextlib.suppress(OSError):
-        click.echo(sentence, err=True)
+        click.echo(_unmoving(sentence), err=True)
     _drop_unwritten(sys.stderr)
+
+
+def _unmoving(sentence: str) -> str:
+    """A sentence whose names, which a stranger may have chosen, neither move a cursor nor flood."""
+    return "\n".join(printable(line, LONGEST_LINE) for line in sentence.split("\n"))
 
 
 def _drop_unwritten(stream: TextIO) -> None:
@@ -372,7 +379,7 @@ def _show_leaks(name: str) -> None:
 
     def show(message: Warning | str, category: type[Warning], *_: object) -> None:
         if issubclass(category, PrivacyLeakWarning | DoubtWarning):
-            click.echo(f"{name}: warning: {message}", err=True)
+            click.echo(_unmoving(f"{name}: warning: {message}"), err=True)
 
     warnings.simplefilter("always", PrivacyLeakWarning)
     warnings.simplefilter("always", DoubtWarning)

@@ -18,7 +18,7 @@ from common.fitting import ColumnRule, TargetRule, fit_column
 from common.map_numbers import tidy
 from common.suggestions import among_columns
 from common.target_fitting import fit_target
-from common.texts import counted
+from common.texts import counted, printable
 
 # A direction with less than this share of the largest variance is rounding, not information.
 SMALLEST_VARIANCE = 1e-6
@@ -164,8 +164,8 @@ def _warn_of_unseen(table: pd.DataFrame, settings: FeatureSettings, where: str) 
         unseen = [value for value in values if not have_values(table[name], [value]).any()]
         if unseen:
             warnings.warn(
-                f"features.missing.{name}: no public record of {where} has "
-                f"{' or '.join(unseen)}; correct it, unless it is only rare",
+                f"features.missing.{printable(name)}: no public record of {where} has "
+                f"{printable(' or '.join(unseen))}; correct it, unless it is only rare",
                 DoubtWarning,
                 stacklevel=3,
             )

@@ -20,6 +20,7 @@ from common.places import Place, SecretPlace
 from common.row_filters import AnyFilter, RowFilter, parse_rows
 from common.sources import KINDS, Source, database_source, file_source
 from common.suggestions import among_columns
+from common.texts import printable
 
 # This much of a table, by estimate, is read at once where all of it must be seen.
 BYTES_AT_ONCE = 2**30
@@ -374,6 +375,6 @@ def _filter(opened: Source, source: TableSource, *, with_places: bool = False) -
 def _selection(source: TableSource) -> str:
     """The selection in words, and what to do where it is empty, for an error."""
     parts = [] if source.rows is None else [f"rows {source.rows}"]
-    parts += [condition_in_words(name, value) for name, value in source.where.items()]
+    parts += [printable(condition_in_words(*asked)) for asked in source.where.items()]
     selected = ", ".join(parts) or "reading it: it has a header only"
     return f"{selected}; correct rows and where, or give another table"

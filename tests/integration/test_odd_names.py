@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pytest
 from forked import run
 
 ODD = "y[/b] :smile:"
@@ -78,6 +79,37 @@ def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
         assert "y [31mRED all is well" in told[index]
     for path in (kept / "report.html", kept / "MODEL_CARD.md", page):
         assert "\x1b" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("said_of_it", "words"),
+    [
+        ("[features.missing]\na = [{}]", "stays.csv has y [31mRED all is well"),
+        ("[features.public.where]\na = {}", "rows :, a = y [31mRED all is well"),
+    ],
+)
+def test_settings_from_elsewhere_say_nothing_that_would_move_a_cursor(
+    said_of_it, words, tmp_path, typed, monkeypatch
+):
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_, **__: False)
+    pd.DataFrame({"a": range(60), "b": range(60)}).to_csv(tmp_path / "stays.csv", index=False)
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'name = "s"\nmodel = { theta_max = 1 }\nprivacy = { epsilon = 1 }\n'
+        'owners = [{ name = "a", data = { rows = ":9" } }]\n[data]\npath = "stays.csv"\n'
+        '[features]\ntarget = "b"\n[features.public]\nrows = ":"\n'
+        + said_of_it.format(json.dumps(HOSTILE))
+    )
+    said = typed("copriv", "features", "fit", study, "--out", tmp_path / "map.json")
+    assert words in said.stderr
+    assert is_plain(said.stdout + said.stderr)
+
+
+def test_what_is_typed_from_elsewhere_moves_no_cursor(typed, monkeypatch):
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_, **__: False)
+    said = typed("copriv", "settings", "y\x1b[31mRED" + "x" * 100_000)
+    assert is_plain(said.stderr)
+    assert len(said.stderr) < 30_000
 
 
 def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
