@@ -55,13 +55,7 @@ def fit_feature_map(
     target = _with_missing(target, settings)
     table = table[~np.isnan(target.raw(raw_target))]
     rules, dropped = _fit_columns(table, names, target, settings)
-    if not rules:
-        raise InputError(f"{where}: no input column varies among the public records; give others")
-    if len(rules) + settings.intercept > LARGEST_COUNT:
-        raise InputError(
-            f"{where}: {counted(len(rules), 'input column')}, but a feature map has at most "
-            f"{LARGEST_COUNT - settings.intercept:,}; name fewer in features.columns"
-        )
+    _check_number(rules, settings, where)
     z = np.stack([rule.standardised(table[rule.name]) for rule in rules], axis=1)
     rotation = None
     if settings.components is not None or settings.whiten:
@@ -88,6 +82,21 @@ def fit_feature_map(
         rotation=None if rotation is None else tuple(tuple(map(tidy, row)) for row in rotation),
         dropped=dropped,
     )
+
+
+def _check_number(rules: list[ColumnRule], settings: FeatureSettings, where: str) -> None:
+    """Refuse no input column, and more than a feature map may have.
+
+    Raises:
+      InputError: Their number is one of these.
+    """
+    if not rules:
+        raise InputError(f"{where}: no input column varies among the public records; give others")
+    if len(rules) + settings.intercept > LARGEST_COUNT:
+        raise InputError(
+            f"{where}: {counted(len(rules), 'input column')}, but a feature map has at most "
+            f"{LARGEST_COUNT - settings.intercept:,}; name fewer in features.columns"
+        )
 
 
 def _radius(features: Matrix, settings: FeatureSettings, where: str) -> float | None:
