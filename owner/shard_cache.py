@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from common.files import own_folder, unwritten, write_whole
+from common.files import open_regular, own_folder, unwritten, write_whole
 from common.terms import Records
 from owner.stored import Storage
 
@@ -38,6 +38,8 @@ PRIVATE = 0o600
 LOCK = "lock"
 # Features begin at a page of memory.
 PAGE = 4096
+# Of a SHA-256.
+DIGITS = 64
 
 
 class ShardCache:
@@ -182,9 +184,10 @@ def _map_of(array: np.ndarray) -> np.memmap:
 def _is_whole(path: Path, noted: Path, size: int) -> bool:
     """Whether a file is there as it was written."""
     try:
-        digest = noted.read_text("ascii")
+        with open_regular(noted) as file:
+            digest = file.read(DIGITS + 1).decode("ascii")
         return path.stat().st_size == size and _digest(path) == digest
-    except (FileNotFoundError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError):
         return False
 
 

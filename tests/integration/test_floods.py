@@ -28,6 +28,7 @@ MOST_KEPT_BYTES = 200 * 2**20
 
 TAKEN = """
 import re, sys
+from pathlib import Path
 def taken(what="VmHWM"):
     # Not of getrusage, which begins with what the process that started this one took.
     return 1024 * int(re.search(rf"{what}:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
@@ -117,6 +118,7 @@ def started(script, *arguments):
 @pytest.mark.long
 def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner():
     server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(60)
     with server, started(LEARNER, f"127.0.0.1:{server.getsockname()[1]}") as learner:
         line, _ = server.accept()
         with line:

@@ -151,7 +151,9 @@ def test_files_are_for_their_user_alone_and_made_once(tmp_path, feature_map, tab
         again.features[0, 0] = 1e9
 
 
-@pytest.mark.parametrize("damage", ["a flipped bit", "cut short", "no digest", "another digest"])
+@pytest.mark.parametrize(
+    "damage", ["a flipped bit", "cut short", "no digest", "another digest", "a pipe"]
+)
 def test_a_damaged_file_is_made_again(tmp_path, feature_map, table_maker, damage):
     data = written(table_maker(30, seed=5), tmp_path, "parquet")
     expected = serve(tmp_path, feature_map, cache=False, **data).table.shard(feature_map).records
@@ -165,6 +167,9 @@ def test_a_damaged_file_is_made_again(tmp_path, feature_map, table_maker, damage
         os.truncate(shard, shard.stat().st_size - 8)
     elif damage == "no digest":
         noted.unlink()
+    elif damage == "a pipe":
+        noted.unlink()
+        os.mkfifo(noted)
     else:
         noted.write_bytes(b"\xff\x00")
     again = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
