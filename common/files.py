@@ -315,19 +315,32 @@ def warn_of_readers(path: Path) -> None:
 def own_folder(path: Path) -> Path | None:
     """A folder of this user alone, made if it is missing; None if it is or could become another's.
 
-    It is refused if it is a link or another user's, if others may enter it, or if they may replace
-    it because a folder above is everybody's to write.
+    See :func:`is_own_folder`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-        above = [parent.stat().st_mode for parent in path.absolute().parents]
     except OSError:
         return None
+    return path if is_own_folder(path) else None
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether a folder is this user's alone, or would be if it were made now.
+
+    It is not if it is a link or another user's, if others may enter it, or if they may replace it
+    because a folder above is everybody's to write.
+    """
+    try:
+        above = [parent.stat().st_mode for parent in path.absolute().parents]
+        found = path.lstat() if os.path.lexists(path) else None
+    except OSError:
+        return False
     replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
+    if found is None or replaceable:
+        return not replaceable
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return path if mine and not found.st_mode & 0o077 and not replaceable else None
+    return mine and not found.st_mode & 0o077
 
 
 @cache

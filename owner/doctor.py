@@ -33,9 +33,10 @@ from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE, NO_FOLDER, is_held
 from owner.ledger_reading import read_meta, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
-from owner.loading import load_records, named_columns, pinned_map, stays_far
+from owner.loading import load_records, named_columns, pinned_map, shards_folder, stays_far
 from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
+from owner.shard_cache import check_folder
 from owner.site_check import own_certificate
 
 
@@ -128,6 +129,8 @@ def _ledger(path: Path) -> Iterator[Finding]:
 
 
 def _no_ledger(path: Path) -> str:
+    if path.is_symlink():  # where links lead has been looked up
+        raise InputError(f"{path}: links that lead in a circle; give a file's path as `ledger`")
     refuse_lost(path)
     return f"{path}: made at the first start"
 
@@ -160,8 +163,8 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
     try:
         source = open_source(settings.data, base=base)
         if stays_far(settings.data, source):
-            kept = f"records stay where they are, shards are kept in {settings.ledger.path}.shards"
-            yield reading_finding(kept)
+            yield reading_finding("records stay where they are, shards are kept on the disk")
+            yield found_by("shards", lambda: check_folder(shards_folder(settings, base)))
             yield unchecked("records", "they are read where they are when the owner serves")
             return
         held = len(named_columns(settings, pinned)) or len(source.names)

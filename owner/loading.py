@@ -91,6 +91,11 @@ def stays_far(settings: PrivateSource, source: Source) -> bool:
     return source.num_bytes > memory_bytes() // 2
 
 
+def shards_folder(settings: OwnerSettings, base: Path) -> Path:
+    """Where the shards are kept of records that stay where they are."""
+    return Path(f"{base / settings.ledger.path}.shards")
+
+
 def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | None) -> Served:
     """The owner's records for serving; of those that stay where they are, a batch is held.
 
@@ -135,9 +140,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
         rows, print_of_all = far(keep), _without(print_of_all, keep)
     # In other words or units the same records have other features, but no other budget.
     words = settings.data.model_dump_json(include={"rename", "units", "spellings"})
-    cache = ShardCache(
-        Path(f"{base / settings.ledger.path}.shards"), fingerprint=f"{print_of_all} {words}"
-    )
+    cache = ShardCache(shards_folder(settings, base), fingerprint=f"{print_of_all} {words}")
     table = _private(rows, settings, columns, where=where, cache=cache)
     return Served(rows, table, print_of_all)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from common.files import open_regular, own_folder, unwritten, write_whole
+from common.files import is_own_folder, open_regular, own_folder, unwritten, write_whole
 from common.terms import Records
 from owner.stored import Storage
 
@@ -55,10 +55,7 @@ class ShardCache:
 
     def __init__(self, folder: Path, *, fingerprint: str) -> None:
         if own_folder(folder) is None:
-            raise InputError(
-                f"{folder}: shards are kept there, and it is not a folder of this user alone; "
-                "chmod 700 it, or set data.cache = false"
-            )
+            raise _not_own(folder)
         self._folder, self._fingerprint = folder, fingerprint
 
     def records(
@@ -155,6 +152,24 @@ class ShardCache:
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)
             file.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> str:
+    """Refuse what no shards can be kept in, and say where they are; nothing is made.
+
+    Raises:
+      InputError: The folder is not this user's alone, or would not be.
+    """
+    if not is_own_folder(folder):
+        raise _not_own(folder)
+    return f"kept in {folder}"
+
+
+def _not_own(folder: Path) -> InputError:
+    return InputError(
+        f"{folder}: shards are kept there, and it is not a folder of this user alone; "
+        "chmod 700 it, or set data.cache = false"
+    )
 
 
 def _size(shape: tuple[int, int], storage: Storage) -> int:

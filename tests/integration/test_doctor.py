@@ -170,6 +170,24 @@ def test_a_ledger_in_no_folder_is_found_as_when_it_is_served(doctor, owner_folde
     fails(doctor("copriv-owner", path), "ledger's disk FAILS", "its folder is not there; mount")
 
 
+def test_a_ledger_of_links_in_a_circle_is_found(doctor, owner_folder):
+    path = owner_folder()
+    (path.parent / "ledger.sqlite").symlink_to("ledger.sqlite")
+    fails(doctor("copriv-owner", path), "ledger FAILS", "lead in a circle")
+
+
+def test_shards_in_a_folder_of_others_are_found_as_when_they_are_served(doctor, owner_folder):
+    path = with_setting(owner_folder(), "[data]", "[data]\ncache = true")
+    folder = path.parent / "ledger.sqlite.shards"
+    folder.mkdir(mode=0o755)
+    fails(doctor("copriv-owner", path), "shards FAILS", f"{folder}: shards are", "chmod 700 it")
+    folder.chmod(0o700)
+    assert "shards pass kept in" in doctor("copriv-owner", path).out
+    folder.rmdir()
+    assert "shards pass kept in" in doctor("copriv-owner", path).out
+    assert not folder.exists()
+
+
 def test_a_link_is_looked_at_where_it_leads(doctor, owner_folder, serve_owner, tmp_path):
     """Before, the disk was that of the link, and a ledger of none was made at the first start."""
     path = owner_folder()
