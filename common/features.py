@@ -169,8 +169,7 @@ class FeatureMap(Lasting):
             raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; {MADE_BY}")
         if text.count("[") > 2 * LARGEST_COUNT:
             raise InputError(f"{where}: more than {LARGEST_COUNT} rows; use fewer columns")
-        if text.count(",") > LARGEST_ENTRIES:
-            raise InputError(f"{where}: more than {LARGEST_ENTRIES} numbers; use fewer columns")
+        check_entries(text.count(","), where=where)
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
@@ -244,6 +243,18 @@ class FeatureMap(Lasting):
         if self.intercept:
             x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
         return np.ascontiguousarray(x)
+
+
+def check_entries(count: int, *, where: str) -> None:
+    """Refuse more numbers than a map may have.
+
+    Raises:
+      InputError: They are more.
+    """
+    if count > LARGEST_ENTRIES:
+        raise InputError(
+            f"{where}: a feature map of more than {LARGEST_ENTRIES} numbers; use fewer columns"
+        )
 
 
 def with_target(

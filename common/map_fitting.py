@@ -13,7 +13,7 @@ from common.arrays import Matrix
 from common.columns import category_key, end_in_words, have_values, with_gaps
 from common.errors import DoubtWarning, InputError
 from common.feature_settings import FeatureSettings
-from common.features import LARGEST_COUNT, FeatureMap
+from common.features import LARGEST_COUNT, FeatureMap, check_entries, file_text
 from common.fitting import ColumnRule, TargetRule, fit_column
 from common.map_numbers import tidy
 from common.suggestions import among_columns
@@ -37,7 +37,7 @@ def fit_feature_map(
 
     Raises:
       InputError: A column is missing, the target cannot be read, a code for missing is read as
-        another number, or the records are too few.
+        another number, the records are too few, or the map would have too many numbers.
     """
     where = Path(source).name
     if len(table) == 1:
@@ -70,7 +70,7 @@ def fit_feature_map(
             "more public records or fewer components"
         )
     bounds = np.quantile(np.abs(features), settings.coverage, axis=0)
-    return FeatureMap(
+    found = FeatureMap(
         source=where,
         source_kind="private" if private else "public",
         num_public_records=len(table),
@@ -82,6 +82,8 @@ def fit_feature_map(
         rotation=None if rotation is None else tuple(tuple(map(tidy, row)) for row in rotation),
         dropped=dropped,
     )
+    check_entries(file_text(found).count(","), where=where)  # as whoever reads it counts them
+    return found
 
 
 def _check_number(rules: list[ColumnRule], settings: FeatureSettings, where: str) -> None:
@@ -207,7 +209,8 @@ def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str)
       where: What the records are called in an error.
 
     Raises:
-      InputError: The columns have fewer independent directions than asked for.
+      InputError: The columns have fewer independent directions than asked for, or these would
+        have more numbers than a map may have.
     """
     variances, directions = np.linalg.eigh(z.T @ z / len(z))
     variances, directions = variances[::-1], directions[:, ::-1].T
@@ -219,6 +222,7 @@ def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str)
             "columns have no more independent directions"
         )
     directions = directions[:wanted]
+    check_entries(directions.size, where=where)
     # An eigenvector's sign is arbitrary; its largest entry is made positive.
     largest = np.argmax(np.abs(directions), axis=1)
     directions = directions * np.sign(directions[np.arange(wanted), largest])[:, None]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import common.features
 import common.map_fitting
 from common.config import check_settings
 from common.domain import LEAST_SIZE
@@ -296,6 +297,13 @@ def test_more_columns_than_a_map_may_have_are_one_sentence(monkeypatch):
     monkeypatch.setattr(common.map_fitting, "LARGEST_COUNT", 2)
     with pytest.raises(InputError, match=r"3 input columns, but .* has at most 1; name fewer in"):
         fit(columns=["grade", "amount", "term"], components=1)
+
+
+@pytest.mark.parametrize(("largest", "settings"), [(8, {"components": 3}), (11, {})])
+def test_a_map_that_could_not_be_read_again_is_not_made(monkeypatch, largest, settings):
+    monkeypatch.setattr(common.features, "LARGEST_ENTRIES", largest)
+    with pytest.raises(InputError, match=f"csv: a feature map of more than {largest} numbers"):
+        fit(**settings)
 
 
 def test_fewer_public_records_than_features_are_refused():
