@@ -332,15 +332,17 @@ def is_own_folder(path: Path) -> bool:
     because a folder above is everybody's to write.
     """
     try:
-        above = [parent.stat().st_mode for parent in path.absolute().parents]
+        # Where a link above stands, and where it leads.
+        parents = {*path.absolute().parents, *real_path(path).parents}
+        above = [parent.stat().st_mode for parent in parents]
         found = path.lstat() if os.path.lexists(path) else None
     except OSError:
         return False
     replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
-    if found is None or replaceable:
+    if found is None:
         return not replaceable
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return mine and not found.st_mode & 0o077
+    return mine and not found.st_mode & 0o077 and not replaceable
 
 
 @cache

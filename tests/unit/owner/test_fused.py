@@ -229,6 +229,8 @@ def test_compiled_code_is_read_only_from_a_folder_of_this_user_alone(tmp_path):
     # Who may write to the folder above may put another one in its place.
     (tmp_path / "a").chmod(0o777)
     assert own_folder(mine) is None
+    (mine / "inner").mkdir(mode=0o700)
+    assert own_folder(link / "inner") is None
     (tmp_path / "a").chmod(0o1777)
     assert own_folder(mine) == mine
 
