@@ -82,7 +82,7 @@ class ColumnSeen:
       middle: Its middle value, in the map's unit, or None where it is not a number.
       like: The column whose public values its values are like, while that one's are like its
         own; empty for none.
-      is_turned: Whether its two categories are shared out as public ones are with labels swapped.
+      is_turned: Whether its two values are shared out as public ones are with labels swapped.
     """
 
     name: str
@@ -170,7 +170,7 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         ratio=_ratio(there, rule.fill, rule.scale) if rule.kind == "number" else None,
         width=_width(there, rule.scale) if rule.kind == "number" else None,
         middle=float(np.median(there)) if rule.kind == "number" and there.size else None,
-        is_turned=is_category and _is_turned(rule, there),
+        is_turned=_is_turned(rule, there),
     )
 
 
@@ -205,16 +205,27 @@ def _away(
     return np.asarray(np.abs(middle - fill) / scale + np.abs(np.log(width / scale)))
 
 
-def _is_turned(rule: ColumnRule, codes: Vector) -> bool:
-    """Whether two categories are shared out as public ones would be with their labels swapped."""
-    if len(rule.codes) != 2 or len(codes) < FEWEST_FOR_SPREAD:
+def _is_turned(rule: ColumnRule, values: Vector) -> bool:
+    """Whether two values are shared out as public ones would be with their labels swapped."""
+    labels = _two_labels(rule)
+    if labels is None or len(values) < FEWEST_FOR_SPREAD:
         return False
-    first, second = rule.codes.values()
-    if first == second:
+    if rule.kind != "category" and not np.isin(values, labels).all():
         return False
+    first, second = labels
     public = (rule.center - first) / (second - first)
-    share = (float(codes.mean()) - first) / (second - first)
+    share = (float(values.mean()) - first) / (second - first)
     return abs(share - public) > OTHER_SHARE and abs(1 - share - public) < SAME_SHARE
+
+
+def _two_labels(rule: ColumnRule) -> tuple[float, float] | None:
+    """The codes of two categories, or the bounds of numbers that have no others, as truth has."""
+    if rule.kind == "category":
+        codes = tuple(rule.codes.values())
+        return (codes[0], codes[1]) if len(codes) == 2 and codes[0] != codes[1] else None
+    ends = (rule.center - rule.low) * (rule.high - rule.center)
+    # Nothing within the bounds deviates as far as what lies on them alone.
+    return (rule.low, rule.high) if 0 < ends <= rule.scale**2 * (1 + ROUNDED) else None
 
 
 def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:

@@ -68,6 +68,18 @@ def test_labels_that_are_swapped_are_doubted(feature_map):
     assert "as the public ones are with their labels swapped" in words
 
 
+def test_truth_values_that_are_swapped_are_doubted():
+    """They are numbers, and drift less than what is doubted: they joined without a word."""
+    public, table = patients(0, 2000), patients(1)
+    settings = FeatureSettings(target="cost", public=TableSource())
+    public["smokes"] = public.smokes == "yes"
+    fitted = fit_feature_map(public, settings, source="public.parquet")
+    assert told(table.assign(smokes=table.smokes == "yes"), fitted) == {}
+    ((words, is_doubt),) = told(table.assign(smokes=table.smokes == "no"), fitted).values()
+    assert is_doubt
+    assert "as the public ones are with their labels swapped" in words
+
+
 def test_hospitals_that_differ_a_little_are_not_doubted(feature_map):
     rng = np.random.default_rng(5)
     for seed in range(2, 40):
