@@ -334,7 +334,7 @@ def is_own_folder(path: Path) -> bool:
     try:
         # Where a link above stands, and where it leads.
         parents = {*path.absolute().parents, *real_path(path).parents}
-        above = [parent.stat().st_mode for parent in parents]
+        above = [parent.stat().st_mode for parent in parents if parent.exists()]
         found = path.lstat() if os.path.lexists(path) else None
     except OSError:
         return False

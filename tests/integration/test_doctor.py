@@ -186,6 +186,9 @@ def test_shards_in_a_folder_of_others_are_found_as_when_they_are_served(doctor, 
     folder.rmdir()
     assert "shards pass kept in" in doctor("copriv-owner", path).out
     assert not folder.exists()
+    # Of a disk that is not mounted one finding tells, and nobody need chmod what is not there.
+    with_setting(path, "ledger.sqlite", "away/ledger.sqlite")
+    fails(doctor("copriv-owner", path), "ledger's disk FAILS", "its folder is not there")
 
 
 def test_a_link_is_looked_at_where_it_leads(doctor, owner_folder, serve_owner, tmp_path):
