@@ -22,8 +22,8 @@ from functools import partial
 import numpy as np
 
 from common.blas import one_blas_thread
-from common.files import compiled_code_folder
 from common.losses import LOSSES
+from common.own_files import compiled_code_folder
 from common.terms import Records
 from owner.core import mean_gradient
 from owner.gradients import by_compiled_code

@@ -33,7 +33,7 @@ from common.batches import (
 from common.duckdb_session import DuckDbSession
 from common.errors import InputError
 from common.extras import needing_extras
-from common.files import private_folder
+from common.own_files import private_folder
 from common.pushdown import clause, sqlite_clause
 from common.sqlite_files import open_sqlite
 

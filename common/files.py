@@ -1,26 +1,20 @@
-"""Files that others rely on: written whole or not at all, held by one process, kept from others."""
+"""Files that others rely on: written whole or not at all, held by one process."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import re
 import secrets
 import shutil
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from common.errors import DiskError, InputError
-
-log = logging.getLogger("copriv.files")
 
 # What a file is stands in its first bytes.
 FIRST_BYTES = 200
@@ -304,79 +298,3 @@ def _check_regular(handle: int, path: Path) -> None:
 
 def _irregular(path: Path) -> OSError:
     return OSError(errno.EINVAL, f"{path.name or path} is no regular file", str(path))
-
-
-def warn_of_readers(path: Path) -> None:
-    """Log a warning if others on this machine may read a file that only its owner should."""
-    if path.stat().st_mode & 0o077:
-        log.warning("%s can be read by others on this machine; chmod 600 it", path)
-
-
-def own_folder(path: Path) -> Path | None:
-    """A folder of this user alone, made if it is missing; None if it is or could become another's.
-
-    See :func:`is_own_folder`.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return None
-    return path if is_own_folder(path) else None
-
-
-def is_own_folder(path: Path) -> bool:
-    """Whether a folder is this user's alone, or would be if it were made now.
-
-    It is not if it is a link or another user's, if others may enter it, or if they may replace it
-    because a folder above is everybody's to write.
-    """
-    try:
-        # Where a link above stands, and where it leads.
-        parents = {*path.absolute().parents, *real_path(path).parents}
-        above = [parent.stat().st_mode for parent in parents if parent.exists()]
-        found = path.lstat() if os.path.lexists(path) else None
-    except OSError:
-        return False
-    replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
-    if found is None:
-        return not replaceable
-    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return mine and not found.st_mode & 0o077 and not replaceable
-
-
-@cache
-def private_folder() -> str:
-    """A folder of this user alone, gone with this process; "" where none can be made."""
-    try:
-        folder = tempfile.mkdtemp(prefix="copriv-")
-    except OSError:
-        return ""
-    atexit.register(remove_private_folder)
-    return folder
-
-
-def remove_private_folder() -> None:
-    """Remove the private folder if there is one, for processes that end by ``os._exit``."""
-    if private_folder.cache_info().currsize and private_folder():
-        shutil.rmtree(private_folder(), ignore_errors=True)
-
-
-def compiled_code_folder(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Where compiled code is kept from one process to the next: the user's own cache.
-
-    What lies there is run. So nothing is kept, and each process compiles for itself, where there
-    is no such folder or others may write to it.
-    """
-    try:
-        base = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:
-        return None
-    folder = own_folder(base / "copriv" / "compiled") if base.is_absolute() else None
-    if folder is None:
-        log.warning(
-            "compiled code is not kept: %s is not a folder of this user alone; chmod 700 it, or "
-            "set XDG_CACHE_HOME",
-            base / "copriv" / "compiled",
-        )
-    return None if folder is None else str(folder)

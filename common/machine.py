@@ -19,6 +19,7 @@ from common.addresses import check_free
 from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
+from common.own_files import everybodys_folder
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
@@ -125,7 +126,7 @@ def _entropy() -> Finding:
 
 
 def mode_finding(rule: str, path: Path) -> Finding:
-    """Whether a private file is for its user only."""
+    """Whether others can neither read nor replace a private file."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -138,6 +139,9 @@ def mode_finding(rule: str, path: Path) -> Finding:
         )
     if mode & 0o077:
         return fails(rule, f"{path}: others can read it (mode {mode:o}); chmod 600 it")
+    folder = everybodys_folder(path)
+    if folder is not None:
+        return fails(rule, f"{path}: others can replace it; chmod o-w {folder}")
     return passes(rule, f"{path}: mode {mode:o}")
 
 

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from common.files import remove_private_folder
+from common.own_files import remove_private_folder
 
 # What is under way may take so long to finish.
 GRACE_SECONDS = 5.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
-from common.files import warn_of_readers
+from common.own_files import warn_of_others
 from common.small_files import read_own
 from common.wire import TOKEN_START
 from owner.policy import ANONYMOUS, Policy, check_learner
@@ -214,7 +214,7 @@ def read_token(path: Path, *, setting: str) -> str:
             f"{setting}: {path}: the token cannot be read ({reason}); give a file with one, as "
             "copriv-owner token makes"
         ) from None
-    warn_of_readers(path)
+    warn_of_others(path)
     if len(token) < SHORTEST_TOKEN or not token.startswith(TOKEN_START):
         raise InputError(
             f"{setting}: {path}: expected a token of at least {SHORTEST_TOKEN} characters that "

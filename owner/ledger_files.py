@@ -18,14 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import (
-    disk_fails,
-    lock_file,
-    open_regular,
-    real_path,
-    sync_folder,
-    warn_of_readers,
-)
+from common.files import disk_fails, lock_file, open_regular, real_path, sync_folder
+from common.own_files import warn_of_others
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError, in_the_way
 
@@ -190,8 +184,8 @@ class LedgerFiles:
         for suffix in SUFFIXES:
             if suffix not in self._handles:
                 self._hold(suffix, make=suffix == GIVEN)
-            # Made for its owner alone; a copy that was restored may not be.
-            warn_of_readers(Path(f"{self._path}{suffix}"))
+        # Made for its owner alone; a copy that was restored may not be.
+        warn_of_others(*(Path(f"{self._path}{suffix}") for suffix in SUFFIXES))
         # The log may have been made just now: after a power cut it must have its name.
         sync_folder(self._path.parent)
         self.check_in_place()

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from common.errors import InputError, MalformedError, OrderError
 from common.features import FeatureMap
-from common.files import compiled_code_folder
 from common.losses import loss_of
+from common.own_files import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
 from owner.account import Account

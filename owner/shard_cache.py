@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from common.files import is_own_folder, open_regular, own_folder, unwritten, write_whole
+from common.files import open_regular, unwritten, write_whole
+from common.own_files import is_own_folder, own_folder
 from common.terms import Records
 from owner.stored import Storage
 

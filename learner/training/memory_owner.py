@@ -10,8 +10,8 @@ import numpy as np
 from common.arrays import Units
 from common.errors import MalformedError, OrderError
 from common.features import FeatureMap
-from common.files import compiled_code_folder
 from common.losses import LOSSES
+from common.own_files import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.account import MOST_KEPT, Account, Step, next_step, repeats, theta_digest

@@ -289,18 +289,22 @@ def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
         assert file.stat().st_mode & 0o077 == 0, file
 
 
-def test_files_that_others_can_read_are_named_when_serving(owner_folder, serve_owner, caplog):
+def test_files_that_others_can_read_or_replace_are_named(owner_folder, serve_owner, caplog):
     settings = owner_folder(tokens={"ann": "file:ann.token"})
     token, ledger = (settings.parent / name for name in ("ann.token", "ledger.sqlite"))
     token.write_text("copriv_token-of-some-length\n")
     token.chmod(0o600)
     start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
-    assert "chmod 600" not in caplog.text
+    assert "chmod" not in caplog.text
     for file in (token, ledger):
         file.chmod(0o640)
+    folder = settings.parent
+    folder.chmod(0o777)
     serve_owner(settings)
     for file in (token, ledger):
         assert f"{file} can be read by others on this machine; chmod 600 it" in caplog.text
+        replaced = f"{file} can be replaced by others on this machine; chmod o-w {folder}"
+        assert caplog.text.count(replaced) == 1
 
 
 def test_one_ledger_under_two_names_is_held_once(owner_folder, serve_owner, tmp_path):

@@ -78,6 +78,21 @@ def test_a_file_of_another_user_is_found_and_what_to_do(tmp_path, monkeypatch):
     assert "this user may not read it (mode 600); type this as the user" in words
 
 
+def test_a_private_file_that_others_can_replace_is_found(tmp_path):
+    path = tmp_path / "mine" / "key.pem"
+    path.parent.mkdir()
+    path.write_text("")
+    path.chmod(0o600)
+    link = tmp_path / "link.pem"
+    link.symlink_to(path)
+    path.parent.chmod(0o1777)
+    assert mode_finding("key", path).state is State.PASSES
+    path.parent.chmod(0o777)
+    for each in (path, link):
+        words = mode_finding("key", each).words
+        assert words == f"{each}: others can replace it; chmod o-w {path.parent}"
+
+
 def test_a_table_larger_than_the_memory_is_found():
     assert memory_finding(2**20, TableSource()).state is State.PASSES
     assert memory_finding(2**60, TableSource()).state is State.FAILS

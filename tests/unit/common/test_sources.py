@@ -21,7 +21,7 @@ from common.columns import parse_month, parse_months, parse_numbers
 from common.config import check_settings
 from common.date_marks import date_notes
 from common.errors import InputError, UnreachableError
-from common.files import private_folder
+from common.own_files import private_folder
 from common.tables import (
     TablePlace,
     TableSource,

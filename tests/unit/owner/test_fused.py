@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.files import compiled_code_folder, own_folder
 from common.losses import LOSSES
+from common.own_files import compiled_code_folder, own_folder
 from common.stretches import BLOCK_CELLS, STRETCHES
 from common.terms import Records
 from owner import core, fused, gradients
