@@ -53,8 +53,8 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
         )
     if why := _why_a_record(shown, table):
         raise InputError(
-            f"{where}: the first line looks like a record, not like column names ({why}); correct "
-            "them, add a line with the columns' names, or remove what stands above it"
+            f"{where}: its column names look like a record ({why}); correct them; in a text file, "
+            "add a line with the columns' names, or remove what stands above it"
         )
 
 

@@ -60,7 +60,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     """What a table looks like, and the sentences about it; they are for its owner alone.
 
     Raises:
-      InputError: It cannot be read, its first line looks like a record, or a row holds totals.
+      InputError: It cannot be read, its column names look like a record, or a row holds totals.
     """
     source = check_settings(TableSource, place, where="init")
     table = read_table(source, base=Path())

@@ -347,7 +347,7 @@ def open_session(place: Mapping[str, str], *, drop: Sequence[str]) -> Session:
       drop: Columns that are no input.
 
     Raises:
-      InputError: It cannot be read, its first line looks like a record, a row holds totals, or it
+      InputError: It cannot be read, its column names look like a record, a row holds totals, or it
         has far too many columns.
     """
     given = check_settings(TableSource, place, where="init")

@@ -793,7 +793,7 @@ def test_an_owners_questions_have_answers_that_can_be_refused(folder, typed):
         (["stays.csv", "--epsilon-per-study", "5"], "give at least 5, or a smaller --epsilon-per"),
         (["stays.csv", "--epsilon-per-study", "1,5"], "write a number without commas, 1,000 as"),
         (["stays.csv", "--name", "a b"], "--name: got 'a b', expected a name"),
-        (["records.csv"], "the first line looks like a record"),
+        (["records.csv"], "its column names look like a record"),
     ):
         said = typed("copriv-owner", "init", *arguments, "--yes")
         assert said.returncode == 2
@@ -919,7 +919,7 @@ def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
         ("\ufeffsep=\t", "the first line is 'sep=\\t', which some programs write above the header"),
         (
             "Report 2020;;",
-            "(columns 2, 3 have no name); correct them, add a line with the columns' names, or rem",
+            "(columns 2, 3 have no name); correct them; in a text file, add a line with the col",
         ),
         ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
         ("# a\n# b\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
@@ -939,7 +939,7 @@ def test_a_record_in_the_place_of_the_header_is_told_before_a_study_is_made(fold
     target = first.rpartition(",")[2]
     said = typed("copriv", "init", "headless.csv", "--target", target, "--yes", "--out", "s")
     assert said.returncode == 2
-    assert "headless.csv: the first line looks like a record, not like column names" in said.stderr
+    assert "headless.csv: its column names look like a record" in said.stderr
 
 
 @pytest.mark.parametrize(("given", "written"), [("0.7", '"0.7"'), ("1/3", '"1/3"'), ("20", "20")])

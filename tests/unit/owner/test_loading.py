@@ -60,13 +60,13 @@ def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
 ):
     path = settings(text, columns=text.splitlines()[0].split(","), cache=cache)
     for command in (opened, attached):
-        with pytest.raises(InputError, match="the first line looks like a record"):
+        with pytest.raises(InputError, match="its column names look like a record"):
             command(path)
     said = typed("copriv-owner", "check", path)
     assert said.returncode == 2
     assert (
-        "correct them, add a line with the columns' names, or remove what stands above it"
-        in said.stderr
+        "correct them; in a text file, add a line with the columns' names, or remove what stands "
+        "above it" in said.stderr
     )
 
 
