@@ -12,17 +12,18 @@ from pathlib import Path
 import pandas as pd
 
 from common.column_faults import warn_of_inputs, warn_of_marks, warn_of_misfits
-from common.config import check_settings
+from common.config import check_settings, load_settings
 from common.errors import DoubtWarning, InputError
 from common.extras import needing_extras
-from common.files import refuse_to_replace, write_or_refuse
+from common.files import real_path, refuse_to_replace, write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.looking import look_at
 from common.model import Model, read_model
 from common.suggestions import check_columns
-from common.tables import TableSource, open_source, read_header, read_table
+from common.tables import TableSource, open_source, placed, read_header, read_table
 from common.totals import refuse_totals
-from learner.results.run_folder import JOURNAL, parquet_bytes, why_unfinished
+from learner.planning.settings import StudySettings
+from learner.results.run_folder import JOURNAL, SETTINGS, parquet_bytes, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
@@ -190,8 +191,8 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
 
     Warns:
       DoubtWarning: It is no run's model, but one that an owner adapted to its own records; or its
-        noise protected nobody; or numbers or columns of the table may mean something else than is
-        read.
+        noise protected nobody; or the study names this very table; or numbers or columns of the
+        table may mean something else than is read.
     """
     model = _model_of(run)
     warn_if_insecure(model, where=str(run))
@@ -206,7 +207,32 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     table = read_table(source, base=Path())
     if model.feature_map.target_name in table.columns:
         _check_columns(model.feature_map.columns_needed, table, where=str(data))
+    _warn_if_learnt_from(source, run, where=str(data))
     return judge_table(model, table, where=str(data), source=source)
+
+
+def _warn_if_learnt_from(source: TableSource, run: Path, *, where: str) -> None:
+    """Warn of a table that the study of a run folder took records from."""
+    # A model's file has no study beside it, and what a stranger's folder has may be none.
+    with contextlib.suppress(InputError):
+        settings = load_settings(StudySettings, run / SETTINGS)
+        named = [settings.features.public, *(entry.data for entry in settings.owners)]
+        if _records_of(source) in {
+            _records_of(placed(each or TableSource(), settings.data)) for each in named
+        }:
+            warnings.warn(
+                f"{where}: the study of {run} has records of this table, so its models look better "
+                "here than they are; give records that neither the owners nor the public table "
+                "have",
+                DoubtWarning,
+                stacklevel=3,
+            )
+
+
+def _records_of(source: TableSource) -> tuple[object, ...]:
+    """Where records are, however they are read."""
+    path = source.path and real_path(source.path.absolute())
+    return path, source.database, source.query
 
 
 def judge_table(

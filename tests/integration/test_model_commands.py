@@ -55,6 +55,26 @@ def trained(tmp_path, make_model, make_raw_table, owner_folder, serve_owner):
     return train(study, out=tmp_path / "run")
 
 
+@pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
+def test_a_model_that_is_evaluated_on_a_table_of_its_own_study_is_doubted(
+    trained, tmp_path, strange_table, typed
+):
+    strange_table.to_csv(tmp_path / "new.csv", index=False)
+    link = tmp_path / "link.parquet"
+    link.symlink_to("public.parquet")
+    words = f"link.parquet: the study of {trained.folder} has records of this table, so its models"
+    assert words in typed("copriv", "evaluate", trained.folder, "--data", link).stderr
+    for run, data in ((trained.folder, "new.csv"), (trained.folder / "model.json", "link.parquet")):
+        said = typed("copriv", "evaluate", run, "--data", tmp_path / data)
+        assert said.returncode == 0
+        assert "has records of this table" not in said.stderr
+    # What is no study has no tables.
+    (trained.folder / "study.toml").write_text("name = [")
+    said = typed("copriv", "evaluate", trained.folder, "--data", link)
+    assert said.returncode == 0
+    assert "has records of this table" not in said.stderr
+
+
 # What the owners say of it is noise.
 @pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
 @pytest.mark.filterwarnings("ignore:when. 2011-13-01 is not read:common.errors.DoubtWarning")
