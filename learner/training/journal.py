@@ -20,7 +20,7 @@ Hence the order of the tail is that of the ticks, which a restart draws again fr
 its first tick is that after the journal's last, with the same state, so the same theta goes to
 the same owner under the same number, the same bytes come back, and the state after it is the
 same; and so on to the tail's end. That needs the owner of each tick to be there; a restart waits
-for one that is not, as long as others may hold answers of later ticks (``runner.py``). Killed
+for one that is not, as long as others may hold answers of later ticks (``resuming.py``). Killed
 
 * before a tick's owner is asked: nothing is lost but the tail;
 * between question and answer, or answer and ``append``: the owner may have charged it, and others

@@ -35,7 +35,8 @@ from learner.training.journal_values import whole_number
 from learner.training.line import OwnerLine
 from learner.training.noted_decision import noted_decision
 from learner.training.owners import Owner
-from learner.training.runner import Applied, Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import Applied, run
 from learner.training.validation import AGREES, Validated, validate
 
 # Under which a journal keeps it.
