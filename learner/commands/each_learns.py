@@ -81,9 +81,7 @@ def run_each_learns(
                 connections = Connections(_with_local(settings, processes, local, index))
                 run = folder / local.name
                 make_folder(run)
-                start = RunStart(
-                    folder=run, settings=study, public=public, base=base, going_on=going_on
-                )
+                start = RunStart(run, study, public, base, going_on)
                 summaries.append(
                     train_into(
                         start, connections, console=console, whole=whole, noiseless=noiseless

@@ -49,7 +49,7 @@ from learner.training.memory_owner import LocalShard
 from learner.training.study import Outcome, Watch, name_study, train
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RunStart:
     """A run that begins, or goes on.
 
