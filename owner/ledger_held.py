@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.files import real_path
+from common.sqlite_files import transaction
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
 from owner.ledger_files import LedgerFiles
 from owner.ledger_rows import LedgerDiskError, LedgerError, explained, text_digest
-from owner.ledger_start import start_ledger, transaction
+from owner.ledger_start import start_ledger
 from owner.ledger_tables import AccountRow, update_account
 
 
