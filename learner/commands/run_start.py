@@ -142,11 +142,12 @@ def _trained(
                 outcome = train(
                     settings,
                     start.public,
-                    metrics.timed(connections.owners, arrivals=arrivals),
+                    connections.owners,
                     journal=journal,
                     requests=connections.requests,
                     foreseen=connections.foreseen,
                     watch=Watch(
+                        expected=arrivals.expected,
                         started=display.started,
                         enrolled=display.enrolled,
                         applied=display.applied,
