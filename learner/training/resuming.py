@@ -1,6 +1,8 @@
 """What earlier starts of a run left: ticks to apply again, and a tail to ask for again.
 
-:mod:`learner.training.journal` says why that is all that a crash may lose.
+:mod:`learner.training.journal` says why that is all that a crash may lose. What was under way is
+where it belongs: each owner's unanswered query at its line (:mod:`learner.training.line`), a tick
+of the owners' own with the others of that kind (:mod:`learner.training.initiative`).
 """
 
 from __future__ import annotations
