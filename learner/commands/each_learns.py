@@ -79,11 +79,10 @@ def run_each_learns(
                 run = folder / entry.name
                 make_folder(run)
                 start = RunStart(run, study, public, base, going_on)
-                summaries.append(
-                    train_into(
-                        start, connections, console=console, whole=whole, noiseless=noiseless
-                    )
+                summary = train_into(
+                    start, connections, console=console, whole=whole, noiseless=noiseless
                 )
+                summaries.append(summary)
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
     write_json(folder / EACH_LEARNS, result)
