@@ -51,7 +51,8 @@ from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.runner import Applied, Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import Applied, run
 
 NAMES = ("owner-a", "owner-b", "owner-c")
 OWNER = [sys.executable, "-m", "owner.cli"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from common.files import open_regular
@@ -69,6 +71,20 @@ def open_sqlite(
     db = sqlite3.connect(path, isolation_level=None, uri=uri, check_same_thread=not any_thread)
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
     return db
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, on the disk when it ends."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # A failed COMMIT may have rolled back by itself.
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
 
 
 def told_by_system(error: Exception, path: Path) -> Exception:

@@ -144,16 +144,12 @@ def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
         "policy": policy,
         "tls": {
             "ca": "ca.pem",
-            "certificate": _relative(certificate, joining.folder),
+            "certificate": os.path.relpath(real_path(certificate), real_path(joining.folder)),
             "key": "key.pem",
         },
     }
     plain = {"name": asked.owner, "ledger": "ledger.sqlite", "features": "features.json"}
     return plain | way | tables
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return os.path.relpath(real_path(path), real_path(folder))
 
 
 def _listen(address: str) -> str:

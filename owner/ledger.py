@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from common.errors import OrderError
+from common.errors import BudgetSpentError, OrderError
+from common.privacy import in_short
 from common.terms import StudyTerms
-from owner.account import Kept
-from owner.ledger_ahead import Charged, charge_block, charge_next
+from owner.account import MOST_KEPT
+from owner.ledger_ahead import Charged
 from owner.ledger_books import Book
-from owner.ledger_given import given_at_once
-from owner.ledger_rows import LedgerError, explained, terms_to_text, text_digest
-from owner.ledger_settling import SettlingLedger
+from owner.ledger_charges import Charges
+from owner.ledger_held import HeldLedger
+from owner.ledger_rows import LedgerError, StudyEntry, explained, terms_to_text, text_digest
 from owner.ledger_start import now
 from owner.ledger_tables import (
     AccountRow,
@@ -29,13 +31,13 @@ from owner.ledger_tables import (
     insert_account,
     insert_study,
     insert_text,
-    write_meta,
+    last_digests,
 )
 
 log = logging.getLogger("copriv.owner")
 
 
-class Ledger(SettlingLedger):
+class Ledger:
     """The open ledger of one shard; only one process at a time may hold it.
 
     Args:
@@ -59,11 +61,71 @@ class Ledger(SettlingLedger):
     """
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str, block: int = 1) -> None:
-        super().__init__(path, owner=owner, fingerprint=fingerprint, block=block)
-        # SQLite's count of what others wrote, when all was last looked at.
-        self._version = -1
-        # Bytes of the response that was charged last, or that a charge had no room for.
-        self._size = 0
+        self._held = HeldLedger(path, owner=owner, fingerprint=fingerprint)
+        self._books = self._held.books
+        try:
+            self._charges = Charges(self._held, block=block)
+        except BaseException:
+            self._held.close()
+            raise
+
+    @property
+    def works(self) -> bool:
+        """Whether it did not fail when it was last used."""
+        return self._held.works
+
+    @property
+    def fault(self) -> LedgerError | None:
+        """Why only another start can use it, if that is so."""
+        return self._held.fault
+
+    def study(self, study_id: str) -> StudyEntry | None:
+        """One study, or None."""
+        self._held.check_sound()
+        book = self._books.studies.get(study_id)
+        return None if book is None else self._entry(book)
+
+    def studies(self) -> Iterator[StudyEntry]:
+        """All studies, oldest first."""
+        yield from map(self._entry, list(self._books))
+
+    @property
+    def responses(self) -> int:
+        """Responses ever charged, over all studies."""
+        return self._books.responses
+
+    def epsilon_held(self) -> Fraction:
+        """What all studies together take of the lifetime budget."""
+        self._held.check_sound()
+        return self._books.held
+
+    def epsilon_spent(self) -> Fraction:
+        """What all responses ever given have spent of the lifetime budget."""
+        self._held.check_sound()
+        return self._books.spent()
+
+    def check_left(self, epsilon: Fraction, *, lifetime: Fraction) -> None:
+        """Refuse a study that the lifetime budget has no room for.
+
+        Raises:
+          BudgetSpentError: It has not so much left.
+        """
+        left = lifetime - self.epsilon_held()
+        if epsilon > left:
+            raise BudgetSpentError(
+                f"the study asks for epsilon {in_short(epsilon, up=True)}, but "
+                f"{in_short(max(left, Fraction(0)))} of the lifetime budget is left; ask for less"
+            )
+
+    def _entry(self, book: Book) -> StudyEntry:
+        """A study's book as a typed record, if the disk agrees."""
+        with self._held.used():
+            self._held.check_usable()
+            account = self._charges.account(book).settled
+            digests = last_digests(self._held.db, account, MOST_KEPT)
+            if digests is None:
+                raise self._held.changed()
+        return book.entry(account, self._held.text, digests)
 
     def open_study(
         self,
@@ -92,16 +154,16 @@ class Ledger(SettlingLedger):
         number = len(self._books.studies) + 1
         study = _study_row(number, terms, learner, noise_scale, insecure_noise=insecure_noise)
         account = AccountRow(study.number, terms.responses)
-        self._make_room()
-        with self._transaction():
+        self._charges.make_room()
+        with self._held.transaction():
             self.check_left(terms.epsilon, lifetime=lifetime)
-            insert_text(self._db, terms_to_text(terms))
-            insert_text(self._db, terms.feature_map)
-            checksum = insert_study(self._db, study, self._books.last_checksum)
-            opened = Charged(account, insert_account(self._db, account, checksum))
+            insert_text(self._held.db, terms_to_text(terms))
+            insert_text(self._held.db, terms.feature_map)
+            checksum = insert_study(self._held.db, study, self._books.last_checksum)
+            opened = Charged(account, insert_account(self._held.db, account, checksum))
             book = Book.of(study, checksum, opened)
-            self._reach([book], self._books.meta)
-        self._keep(book)
+            self._charges.reach([book], self._books.meta)
+        self._held.keep(book)
 
     def charge(self, *, study_id: str, sequence: int, digest: str, response: bytes) -> None:
         """Charge one response and keep it for a retry; the charge is synced to the disk.
@@ -116,19 +178,11 @@ class Ledger(SettlingLedger):
           OrderError: The number is not the next one, all were given, or the study is closed.
           LedgerError: It could not be written: nothing is charged, nothing may be released.
         """
-        book, charged = self._books.studies.get(study_id), self._charged.get(study_id)
+        book = self._books.studies.get(study_id)
         # The owner's next_step has asked this before; here nothing can pass it.
-        given = charged.given if charged else book.answered if book else 0
-        if book is None or book.closed or not sequence == given + 1 <= book.promised:
+        if book is None or book.closed or not self._charges.is_next(book, sequence):
             raise OrderError(f"sequence number {sequence} is not the next one of this study")
-        record = charge_record(digest, time.time_ns() // 10**6)
-        if charged is not None and charged.left:
-            self._give(book, charged, record, response)
-        elif self._block == 1:
-            self._charge_next(study_id, record, response)
-        else:
-            self._charge_block(book, record)
-            self._give(book, self._charged[study_id], record, response)
+        self._charges.charge(book, charge_record(digest, time.time_ns() // 10**6), response)
 
     def try_again(self) -> None:
         """Write to a ledger that failed, as a charge would; nothing is charged.
@@ -140,101 +194,25 @@ class Ledger(SettlingLedger):
             return
         for book in [each for each in self._books if not each.closed]:
             self._entry(book)
-        count = given_at_once(self._size)
-        self._make_room(count, self._size)
-        meta = self._books.meta | {"last_opened": now()}
-        with self._transaction():
-            if self._block == 1:
-                self._log.lengthen(count - 1, self._size)
-            write_meta(self._db, meta)
-        self._books.meta = meta
-        log.info("%s: the ledger can be written again", self._path)
-
-    def _give(self, book: Book, charged: Charged, record: bytes, response: bytes) -> None:
-        """Give the next response that was charged before, which the next start must find."""
-        study_id = book.study.study_id
-        with self._used():
-            self._check_sound()
-            self._files.check_names()
-            # Before it is noted: a failure behind that would leave it noted and not known here, and
-            # its number would be answered again.
-            gave = charged.gave(record, response)
-            if self._block == 1:
-                after = book.after(gave)
-                self._check_unchanged()
-                try:
-                    self._log.give(charged.checksum, record, response)
-                except BaseException:
-                    # Whether it is there, only the disk can show.
-                    self._unsound = True
-                    raise
-            self._charged[study_id] = gave
-            self.works = True
-        if self._block == 1:
-            self._keep(after)
-
-    def _check_unchanged(self) -> None:
-        """Look again at the accounts that are charged ahead, if anybody else has written since."""
-        (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
-            for study_id in self._charged:
-                self._account(self._books.studies[study_id])
-            self._version = version
-
-    def _charge_next(self, study_id: str, record: bytes, response: bytes) -> None:
-        """Charge the next response, and some after it that will be noted in the log."""
-        size = self._size = len(response)
-        count = given_at_once(size)
-        self._make_room(count, size)
-        book = self._books.studies[study_id]
-        with self._transaction():
-            before = self._charged.get(study_id) or self._account(book)
-            row, begun = charge_next(self._db, before.settled, record, response, count=count)
-            checksum = self._write(book, before, row)
-            charged = Charged(row, checksum, begun, responses=Kept(row.responses))
-            after = book.after(charged)
-            if begun:
-                generation = self._books.generation_after([after], self._books.meta)
-                self._log.begin(checksum, begun, size, generation=generation)
-            else:
-                self._reach([after], self._books.meta)
-        if begun:
-            self._charged[study_id] = charged
-        else:
-            # All of it stands in the ledger.
-            self._charged.pop(study_id, None)
-        self._keep(after)
-
-    def _charge_block(self, book: Book, record: bytes) -> None:
-        """Charge a block of responses that will be noted nowhere."""
-        study_id = book.study.study_id
-        with self._transaction():
-            before = self._charged.get(study_id) or self._account(book)
-            settled = before.settled
-            row, begun = charge_block(self._db, settled, record, count=self._block)
-            checksum = self._write(book, before, row)
-        self._charged[study_id] = Charged(row, checksum, begun, responses=Kept(settled.responses))
-        # What was charged is spent, since nobody else knows what was given of it.
-        self._keep(book.after(Charged(row, checksum)))
+        self._charges.try_again()
+        log.info("%s: the ledger can be written again", self._held.path)
 
     def close_study(self, study_id: str) -> None:
         """Close a study; what it did not use returns to the lifetime budget."""
         book = self._books.studies.get(study_id)
         if book is not None and not book.closed:
-            self._make_room()
-            self._settle([self._books.studies[study_id]], now())
+            self._charges.make_room()
+            self._charges.settle([self._books.studies[study_id]], now())
 
     def close(self) -> None:
         """Write down what was given of blocks, and release the files."""
         # What cannot be written stays as it is: in the log, or spent.
-        with contextlib.suppress(LedgerError), explained(self._path):
-            self._check_sound()
-            self._settle_all()
-            self._files.drop_log()
+        with contextlib.suppress(LedgerError), explained(self._held.path):
+            self._held.check_sound()
+            self._charges.settle_all()
+            self._held.files.drop_log()
         # From here on nothing may be given of what was taken back.
-        self._over = True
-        self._charged.clear()
-        self._opened.close()
+        self._held.close()
 
 
 def _study_row(

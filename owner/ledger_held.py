@@ -1,27 +1,24 @@
-"""A ledger that this process holds: reading it, and transactions on it."""
+"""A ledger that this process holds: its files, and all-or-nothing changes of them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
-from common.errors import BudgetSpentError
 from common.files import real_path
-from common.privacy import in_short
-from owner.account import MOST_KEPT
+from common.sqlite_files import transaction
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
 from owner.ledger_files import LedgerFiles
-from owner.ledger_rows import LedgerDiskError, LedgerError, StudyEntry, explained, text_digest
-from owner.ledger_start import start_ledger, transaction
-from owner.ledger_tables import last_digests
+from owner.ledger_rows import LedgerDiskError, LedgerError, explained, text_digest
+from owner.ledger_start import start_ledger
+from owner.ledger_tables import AccountRow, update_account
 
 
 class HeldLedger:
-    """A ledger that this process holds: its studies, its budget, and all-or-nothing changes.
+    """The files of a ledger, and the books of what stands in them.
 
     What it takes, and raises, is said of :class:`owner.ledger.Ledger`.
 
@@ -33,145 +30,115 @@ class HeldLedger:
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str) -> None:
         # Two names of one file are one ledger.
-        self._path = path = real_path(path)
-        self._unsound = self._over = False
+        self.path = path = real_path(path)
+        self.is_unsound = self._is_over = False
         # Whether it did not fail when it was last used: what failed is made good by a write only.
         self.works = True
         # Why only another start can use it, if that is so.
         self.fault: LedgerError | None = None
         with explained(path), contextlib.ExitStack() as opened:
-            self._files = LedgerFiles(path)
+            self.files = LedgerFiles(path)
             # After the database: closing any handle of its files would drop SQLite's own locks.
-            opened.callback(self._files.close)
-            self._db, self._books = start_ledger(
-                path, self._files.mark, owner=owner, fingerprint=fingerprint
+            opened.callback(self.files.close)
+            self.db, self.books = start_ledger(
+                path, self.files.mark, owner=owner, fingerprint=fingerprint
             )
-            opened.callback(self._db.close)
-            self._log = self._files.adopt()
+            opened.callback(self.db.close)
+            self.log = self.files.adopt()
             # Never less than it was: a log that is not believed now is not to be believed later.
-            self._files.write_mark(max(self._books.mark, self._files.mark))
+            self.files.write_mark(max(self.books.mark, self.files.mark))
             self._opened = opened.pop_all()
-        # Accounts that this process has charged, by study.
-        self._charged: dict[str, Charged] = {}
 
-    def study(self, study_id: str) -> StudyEntry | None:
-        """One study, or None."""
-        self._check_sound()
-        book = self._books.studies.get(study_id)
-        return None if book is None else self._entry(book)
-
-    def studies(self) -> Iterator[StudyEntry]:
-        """All studies, oldest first."""
-        yield from map(self._entry, list(self._books))
-
-    @property
-    def responses(self) -> int:
-        """Responses ever charged, over all studies."""
-        return self._books.responses
-
-    def epsilon_held(self) -> Fraction:
-        """What all studies together take of the lifetime budget."""
-        self._check_sound()
-        return self._books.held
-
-    def epsilon_spent(self) -> Fraction:
-        """What all responses ever given have spent of the lifetime budget."""
-        self._check_sound()
-        return self._books.spent()
-
-    def check_left(self, epsilon: Fraction, *, lifetime: Fraction) -> None:
-        """Refuse a study that the lifetime budget has no room for.
-
-        Raises:
-          BudgetSpentError: It has not so much left.
-        """
-        left = lifetime - self.epsilon_held()
-        if epsilon > left:
-            raise BudgetSpentError(
-                f"the study asks for epsilon {in_short(epsilon, up=True)}, but "
-                f"{in_short(max(left, Fraction(0)))} of the lifetime budget is left; ask for less"
-            )
-
-    def _text(self, digest: str) -> str:
+    def text(self, digest: str) -> str:
         """The text of a digest."""
-        with self._used():
-            self._check_usable()
-            row = self._db.execute("SELECT text FROM texts WHERE digest = ?", (digest,)).fetchone()
+        with self.used():
+            self.check_usable()
+            row = self.db.execute("SELECT text FROM texts WHERE digest = ?", (digest,)).fetchone()
             if row is not None and text_digest(row[0]) == digest:
                 return str(row[0])
-            raise self._changed()
+            raise self.changed()
 
-    def _entry(self, book: Book) -> StudyEntry:
-        with self._used():
-            self._check_usable()
-            account = self._account(book).settled
-            digests = last_digests(self._db, account, MOST_KEPT)
-            if digests is None:
-                raise self._changed()
-        return book.entry(account, self._text, digests)
-
-    def _account(self, book: Book) -> Charged:
-        """A study's account, if the disk still says what this process knows."""
-        values = self._db.execute(
+    def account(self, book: Book) -> tuple[AccountRow, bytes]:
+        """A study's account and its checksum, if the disk still says what this process knows."""
+        values = self.db.execute(
             "SELECT * FROM accounts WHERE number = ?", (book.study.number,)
         ).fetchone()
         if values is not None:
             row, checksum, whole = read_account(values, book.study_checksum)
             if whole and checksum == book.account_checksum:
-                found = Charged.of(row, checksum, self._books.given.get(checksum))
-                return self._charged.get(book.study.study_id, found)
-        raise self._changed()
+                return row, checksum
+        raise self.changed()
+
+    def write_account(self, book: Book, before: Charged, row: AccountRow) -> bytes:
+        """Write a study's account, within a transaction, if the disk still says what it was.
+
+        Returns:
+          Its checksum.
+        """
+        checksum = update_account(
+            self.db, row, book.study_checksum, before=before.row, checksum=before.checksum
+        )
+        if checksum is None:
+            raise self.changed()
+        return checksum
 
     @contextlib.contextmanager
-    def _used(self) -> Iterator[None]:
+    def used(self) -> Iterator[None]:
         """One use of the files, which may fail."""
         try:
-            with explained(self._path):
+            with explained(self.path):
                 yield
         except LedgerError as error:
             self.works = False
-            if self._unsound and self.fault is None:
+            if self.is_unsound and self.fault is None:
                 self.fault = LedgerDiskError(
                     f"{error}; this owner ends: only a new start sees what is on the disk"
                 )
             raise
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """All or nothing, on the disk when it ends."""
-        with self._used():
-            self._check_usable()
+        with self.used():
+            self.check_usable()
             try:
-                with transaction(self._db):
+                with transaction(self.db):
                     yield
                 self.works = True
             except BaseException:
                 # If it is still open, this connection would read charges that are not durable, and
                 # a retry would be given a response that was never charged.
-                self._unsound = self._db.in_transaction
+                self.is_unsound = self.db.in_transaction
                 raise
 
-    def _keep(self, *books: Book) -> None:
+    def keep(self, *books: Book) -> None:
         """Note a change that is on the disk, also beside it."""
         for book in books:
-            self._books.keep(book)
-        self._files.write_mark(self._books.mark)
+            self.books.keep(book)
+        self.files.write_mark(self.books.mark)
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         """Refuse a connection or files that may not be those of the next start."""
-        self._check_sound()
-        self._files.check_in_place()
+        self.check_sound()
+        self.files.check_in_place()
 
-    def _check_sound(self) -> None:
-        if self._over:
-            raise LedgerError(f"{self._path}: the owner is stopping; ask again when it is back")
-        if self._unsound:
+    def check_sound(self) -> None:
+        """Refuse a ledger that is closed, or of which this process does not know what it says."""
+        if self._is_over:
+            raise LedgerError(f"{self.path}: the owner is stopping; ask again when it is back")
+        if self.is_unsound:
             raise LedgerError(
-                f"{self._path}: an earlier failure could not be undone; start the owner again"
+                f"{self.path}: an earlier failure could not be undone; start the owner again"
             )
 
-    def _changed(self) -> LedgerError:
+    def changed(self) -> LedgerError:
+        """The error where the disk says other than what this process knows."""
         return LedgerError(
-            f"{self._path}: the ledger was changed while in use by something else than this owner; "
+            f"{self.path}: the ledger was changed while in use by something else than this owner; "
             "restore it from a copy and start the owner again"
         )
+
+    def close(self) -> None:
+        """Release the files; nothing is read or changed any more."""
+        self._is_over = True
+        self._opened.close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from common.sqlite_files import check_sqlite, open_sqlite
+from common.sqlite_files import check_sqlite, open_sqlite, transaction
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
@@ -91,20 +89,6 @@ def _looked_at(path: Path, mark: Mark, fingerprint: str) -> tuple[str | None, Bo
     check_shard(books.meta, path, fingerprint=fingerprint)
     check_mark(books, mark, path)
     return version, books
-
-
-@contextlib.contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, on the disk when it ends."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        # A failed COMMIT may have rolled back by itself.
-        with contextlib.suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise
 
 
 def now() -> str:

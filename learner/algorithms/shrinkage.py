@@ -348,17 +348,17 @@ def _whitened(around: Around, regulariser: Regulariser) -> tuple[Matrix, Matrix]
     return public, whitening(public)
 
 
-def whitening(curvature: Matrix) -> Matrix:
+def whitening(curvature: Matrix, *, least: float = SMALLEST_CURVATURE) -> Matrix:
     """A matrix B with B' H B = I in the directions that H says something of, shape (p, d).
 
     Args:
-      curvature: H >= 0, shape (p, p); directions of less than 1e-9 of its largest eigenvalue are
-        left out.
+      curvature: H >= 0, shape (p, p).
+      least: Directions of less than this share of its largest eigenvalue are left out.
 
     >>> whitening(np.diag([0.0, 4.0]))
     array([[0. ],
            [0.5]])
     """
     values, vectors = np.linalg.eigh(curvature)
-    kept = values > values[-1] * SMALLEST_CURVATURE
+    kept = values > values[-1] * least
     return vectors[:, kept] / np.sqrt(values[kept])

@@ -19,10 +19,8 @@ from common.texts import counted
 from learner.commands.going_on import Simulating, stoppable_run
 from learner.commands.run_start import RunStart, train_into
 from learner.commands.study import read_owners
-from learner.network.connections import Connections
-from learner.network.grpc_owner import GrpcOwner
+from learner.network.connections import Connections, starting_owners
 from learner.network.processes import Hosting, owner_processes
-from learner.network.starting import OwnerProcess
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
@@ -30,8 +28,6 @@ from learner.results.report import print_by_name
 from learner.results.run_folder import EACH_LEARNS, new_run_folder, write_features, write_json
 from learner.results.summary import Summary
 from learner.results.verdict_words import as_number
-from learner.training.memory_owner import LocalShard
-from learner.training.owners import Owner
 
 
 def with_learner(settings: StudySettings, name: str) -> StudySettings:
@@ -76,35 +72,21 @@ def run_each_learns(
         with owner_processes(
             settings, hosting, base=base, run_folder=folder, studies=len(studies) - 1
         ) as processes:
-            for index, study in enumerate(studies):
-                local = LocalShard(settings.owners[index].name, whole.shards[index])
-                connections = Connections(_with_local(settings, processes, local, index))
-                run = folder / local.name
+            for process in processes:
+                process.port  # noqa: B018 (known once it has started: nothing is spent before)
+            for entry, study in zip(settings.owners, studies, strict=True):
+                connections = Connections(starting_owners(study, whole.shards, processes))
+                run = folder / entry.name
                 make_folder(run)
-                start = RunStart(
-                    folder=run, settings=study, public=public, base=base, going_on=going_on
+                start = RunStart(run, study, public, base, going_on)
+                summary = train_into(
+                    start, connections, console=console, whole=whole, noiseless=noiseless
                 )
-                summaries.append(
-                    train_into(
-                        start, connections, console=console, whole=whole, noiseless=noiseless
-                    )
-                )
+                summaries.append(summary)
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
     write_json(folder / EACH_LEARNS, result)
     return folder
-
-
-def _with_local(
-    settings: StudySettings, processes: Sequence[OwnerProcess], local: LocalShard, index: int
-) -> list[Owner]:
-    """The other owners at their ports, and the learner's own shard in its place."""
-    return [
-        local
-        if i == index
-        else GrpcOwner(process.name, process.address, deadline=settings.network.deadline)
-        for i, process in enumerate(processes)
-    ]
 
 
 def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from learner.results.summary import Evaluated
 from learner.simulated.evaluation import Evaluation
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 from learner.training.study import Outcome
 
 # Records that the run without noise looks at where nobody has asked for it: less than a second.

@@ -49,7 +49,7 @@ from learner.training.memory_owner import LocalShard
 from learner.training.study import Outcome, Watch, name_study, train
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RunStart:
     """A run that begins, or goes on.
 
@@ -142,11 +142,12 @@ def _trained(
                 outcome = train(
                     settings,
                     start.public,
-                    metrics.timed(connections.owners, arrivals=arrivals),
+                    connections.owners,
                     journal=journal,
                     requests=connections.requests,
                     foreseen=connections.foreseen,
                     watch=Watch(
+                        expected=arrivals.expected,
                         started=display.started,
                         enrolled=display.enrolled,
                         applied=display.applied,

@@ -84,14 +84,7 @@ def run_training(
         stoppable_run(going_on := Training(folder, insecure, resumes=resume is not None)),
     ):
         make_folder(folder)
-        start = RunStart(
-            folder=folder,
-            settings=settings,
-            public=public,
-            base=base,
-            going_on=going_on,
-            stages=stages,
-        )
+        start = RunStart(folder, settings, public, base, going_on, stages)
         train_into(start, connections, console=console)
     return folder
 
@@ -118,14 +111,7 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
     with remote_owners(
         settings, public.feature_map, base=folder, insecure=insecure, on_listening=told
     ) as connections:
-        start = RunStart(
-            folder=folder,
-            settings=settings,
-            public=public,
-            base=folder,
-            going_on=going_on,
-            begun=True,
-        )
+        start = RunStart(folder, settings, public, folder, going_on, begun=True)
         train_into(start, connections, console=console)
     return folder
 
@@ -163,14 +149,7 @@ def run_simulation(
         with simulated_owners(
             settings, whole.shards, hosting, base=base, folder=folder
         ) as connections:
-            start = RunStart(
-                folder=folder,
-                settings=settings,
-                public=public,
-                base=base,
-                going_on=going_on,
-                stages=stages,
-            )
+            start = RunStart(folder, settings, public, base, going_on, stages)
             train_into(start, connections, console=console, whole=whole, noiseless=noiseless)
     return folder
 

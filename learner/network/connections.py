@@ -140,14 +140,14 @@ def simulated_owners(
             yield Connections(learner.owners, learner)
             return
         yield Connections(
-            _starting_owners(settings, shards, processes),
+            starting_owners(settings, shards, processes),
             foreseen=Facts(
                 num_records=tuple(map(len, shards)), validation=("pooled",) * len(shards)
             ),
         )
 
 
-def _starting_owners(
+def starting_owners(
     settings: StudySettings, shards: Sequence[Records], processes: Sequence[OwnerProcess]
 ) -> list[Owner]:
     """Owners that may still be starting, and the shard of the one that is the learner."""

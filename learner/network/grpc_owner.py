@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar
 
 import grpc
@@ -36,6 +37,10 @@ from learner.training.claims import check_description
 T = TypeVar("T")
 
 SMALLER = "train a smaller model, or let its operator raise policy.max_features and max_map_bytes"
+NOT_ITS_OWN = (
+    "the certificate there is that of {!r}; give each owner its own address in the study, and each "
+    "machine the files that were made for its owner"
+)
 ON_THE_WAY = "ask its operator, or whoever runs a proxy on the way"
 DIAGNOSIS_SECONDS = 3.0
 # TCP and TLS need several round trips of a slow line.
@@ -53,7 +58,7 @@ class GrpcOwner:
 
     Args:
       name: The owner's name in the study.
-      address: HOST:PORT.
+      address: HOST:PORT, or what tells it: the first call of the owner waits until it is known.
       deadline: Seconds that one answer may take.
       token: Identifies the learner to the owner; None sends none.
       identity: Our certificate; None speaks plain text.
@@ -65,21 +70,18 @@ class GrpcOwner:
     def __init__(
         self,
         name: str,
-        address: str,
+        address: str | Callable[[], str],
         *,
         deadline: float,
         token: str | None = None,
         identity: Identity | None = None,
     ) -> None:
         self.name = name
-        self._address = address
-        self._who = f"owner {name} at {address}"
+        self._place = address
         self._deadline = deadline
         self._metadata = token_metadata(token)
         self._identity = identity
-        options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
         self._renewals = None if identity is None else Renewals(identity, side="client")
-        self._channels = Channels(lambda: open_channel(address, self._identity, options))
         self._queries = _Queries(self._opened)
         self._ending = threading.Event()
 
@@ -135,36 +137,38 @@ class GrpcOwner:
         """Disconnect, and wake whoever waits in a call."""
         self._ending.set()
         self._queries.drop()
-        self._channels.close()
+        if "_channels" in vars(self):
+            self._channels.close()
+
+    @property
+    def _address(self) -> str:
+        return self._place if isinstance(self._place, str) else self._place()
+
+    @property
+    def _who(self) -> str:
+        return f"owner {self.name} at {self._address}"
+
+    @cached_property
+    def _channels(self) -> Channels:
+        """The channels to it; the first call opens one."""
+        address, options = self._address, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
+        return Channels(lambda: open_channel(address, self._identity, options))
 
     def _check_certificate(self) -> None:
         """Refuse a process that has another owner's certificate.
 
         Only an owner that has enrolled can answer, so it is enough to look before each enrolment.
         """
-        if self._identity is None:
+        if self._identity is None or self._renewals is None:
             return
-        self._take_over_renewed()
-        peer = identify(
-            self._address,
-            self._identity,
-            far="owner",
-            name=self.name,
-            timeout=min(self._deadline, HANDSHAKE_SECONDS),
-        )
-        if peer.name != self.name:
-            raise InputError(
-                f"{self._who}: the certificate there is that of {printable(peer.name, 80)!r}; "
-                "give each owner its own address in the study, and each machine the files that "
-                "were made for its owner"
-            )
-
-    def _take_over_renewed(self) -> None:
-        """Show our certificate as it is now: it may be renewed while the owner is away."""
-        renewed = None if self._renewals is None else self._renewals.fetch()
-        if renewed is not None:
+        # It may be renewed while the owner is away.
+        if (renewed := self._renewals.fetch()) is not None:
             self._identity = renewed
             self._channels.renew()
+        timeout = min(self._deadline, HANDSHAKE_SECONDS)
+        peer = identify(self._address, self._identity, far="owner", name=self.name, timeout=timeout)
+        if peer.name != self.name:
+            raise self._named(InputError, NOT_ITS_OWN.format(printable(peer.name, 80)))
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""
@@ -182,10 +186,11 @@ class GrpcOwner:
 
         An owner that asks for patience gets the same call again, as long as the deadline lasts.
         """
-        due = time.monotonic() + self._deadline
+        # Seconds count from when the owner is found.
+        channels, due = self._channels, time.monotonic() + self._deadline
         said: grpc.RpcError | None = None
         while True:
-            channel = self._channels.now
+            channel = channels.now
             try:
                 return call()
             except grpc.RpcError as error:
@@ -202,7 +207,7 @@ class GrpcOwner:
                 ) from None
             except ValueError:
                 # The channel was closed between two attempts, or by another call that failed.
-                if channel is self._channels.now and not self._ending.is_set():
+                if channel is channels.now and not self._ending.is_set():
                     raise
                 wait = 0.0
             if self._ending.wait(wait):

@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from common.errors import InputError, OwnerFailedError
-from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.terms import Enrollment, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent
 
@@ -93,60 +92,28 @@ class OwnerProcess:
         raise kind(f"owner {self.name} did not start: {sentence}")
 
 
-class StartingOwner:
+class StartingOwner(GrpcOwner):
     """An owner that is about to start: whoever calls it first waits until it serves.
 
-    Every call may raise what :class:`GrpcOwner` raises, and what :attr:`OwnerProcess.port` does.
+    Every call may also raise what :attr:`OwnerProcess.port` does.
 
     Args:
       process: The owner's process.
       deadline: Seconds for one call.
     """
 
-    answers_later = GrpcOwner.answers_later
-
     def __init__(self, process: OwnerProcess, *, deadline: float) -> None:
-        self.name = process.name
+        super().__init__(process.name, lambda: process.address, deadline=deadline)
         self._process = process
-        self._deadline = deadline
-
-    @cached_property
-    def _owner(self) -> GrpcOwner:
-        return GrpcOwner(self.name, self._process.address, deadline=self._deadline)
-
-    def describe(self) -> OwnerDescription:
-        """What the owner is and what it would agree to."""
-        return self._owner.describe()
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
         try:
-            return self._owner.enroll(terms)
+            return super().enroll(terms)
         except OwnerFailedError as error:
-            if "_owner" not in vars(self):  # it did not start, and says why
+            if "_channels" not in vars(self):  # it did not start, and says why
                 raise
             raise OwnerFailedError(f"{error}: {self._process.log}") from None
-
-    def send(self, query: Query) -> None:
-        """Ask, and leave the answer to :meth:`answer` of the same query."""
-        self._owner.send(query)
-
-    def answer(self, query: Query) -> Response:
-        """One charged, noised mean gradient."""
-        return self._owner.answer(query)
-
-    def offer(self, study_id: str) -> bool:
-        """Whether the owner would take a query of the study now; charges nothing."""
-        return self._owner.offer(study_id)
-
-    def close(self, study_id: str) -> None:
-        """End the study; what it did not use returns to the owner's budget."""
-        self._owner.close(study_id)
-
-    def disconnect(self, *, over: bool = False) -> None:
-        """Disconnect, and wake whoever waits in a call."""
-        if "_owner" in vars(self):
-            self._owner.disconnect(over=over)
 
 
 @contextmanager

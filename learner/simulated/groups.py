@@ -18,6 +18,7 @@ import numpy as np
 from common.arrays import Flags, Indices, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
+from learner.algorithms.shrinkage import whitening
 from learner.simulated.components import Components, components, covariance_within
 from learner.simulated.cross_validation import CrossValidation
 from learner.simulated.drift import Drift, drift_of, drifts_of_residuals
@@ -31,6 +32,8 @@ SURE = 0.95
 NOTABLE_DRIFT = 0.02
 # Consecutive parts that play the owners where there are no labels.
 PARTS = 12
+# Directions that little more than g curves are whitened, too; less is rounding.
+LEAST_CURVATURE = 1e-12
 # The fewest records of a group: one says nothing of what records of a group have in common.
 FEWEST = 2
 
@@ -142,9 +145,7 @@ class PublicGroups:
         curvature = self.problem.loss.curvature or 1.0
         hessian = curvature * x.T @ x / len(self.records)
         hessian += self.problem.regulariser.strong_convexity * np.eye(x.shape[1])
-        values, vectors = np.linalg.eigh(hessian)
-        kept = values > values[-1] * 1e-12
-        return vectors[:, kept] / np.sqrt(values[kept])
+        return whitening(hessian, least=LEAST_CURVATURE)
 
     @cached_property
     def scores(self) -> Matrix:

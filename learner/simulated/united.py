@@ -16,7 +16,7 @@ from common.memory import reuse_memory
 from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.newton import NewtonStep, Round
-from learner.simulated.world import World
+from learner.simulated.world import Mixture, World
 
 # A record's gradient is no longer than a clip if the record is no longer than this.
 SHORTEST = 1e-300
@@ -50,9 +50,8 @@ class United:
     def _curvature(self, theta: Vector, clip: float | None) -> Matrix:
         """Mean curvature of the union at a model, under a clip, without g, shape (p, p)."""
         world, total = self.world, np.zeros((theta.size, theta.size))
-        if self._corrects:
-            assert world.mixture is not None  # noqa: S101 (what corrects has one)
-            parts = [(world.mixture.public.records, world.mixture.together(world.weights))]
+        if (whole := self._whole) is not None:
+            parts = [(whole.public.records, whole.together(world.weights))]
         else:
             parts = [(own, np.full(len(own), part / len(own))) for own, part in self._answering]
         for records, shares in parts:
@@ -67,7 +66,7 @@ class United:
         distribution to first order around the public model.
         """
         moments = self.world.moments if clip is None else None
-        is_whole = moments is not None or not self._corrects
+        is_whole = moments is not None or self._whole is None
         lacking: Vector = self.world.weights @ self.world.lacking(clip, is_whole=is_whole)
         if moments is not None:
             gram, cross = moments.pooled(self.world.weights)
@@ -80,15 +79,14 @@ class United:
             kept = slopes if largest is None else np.clip(slopes, -largest, largest)
             means.append((shares * kept) @ x + lacking)
         mean = np.stack(means)
-        if self._corrects:
-            away = np.atleast_2d(thetas) - self._anchor
-            mean += away @ self._bent(clip)
+        if self._whole is not None:
+            anchor = self._whole.public.theta_optimal
+            mean += (np.atleast_2d(thetas) - anchor) @ self._bent(anchor, clip)
         return mean[0] if thetas.ndim == 1 else mean
 
-    def _bent(self, clip: float | None) -> Matrix:
+    def _bent(self, theta: Vector, clip: float | None) -> Matrix:
         """What the curvature of the records that answer lacks at the public model, (p, p)."""
         if clip not in self._bends:
-            theta = self._anchor
             x, y, shares, _ = self._rows
             each = shares * self.world.problem.curvatures(
                 theta, Records(features=x, targets=y), clip
@@ -96,12 +94,6 @@ class United:
             answered: Matrix = (x * each[:, None]).T @ x
             self._bends[clip] = self._curvature(theta, clip) - answered
         return self._bends[clip]
-
-    @property
-    def _anchor(self) -> Vector:
-        """The public model of a world that public records play."""
-        assert self.world.mixture is not None  # noqa: S101 (its callers have looked)
-        return self.world.mixture.public.theta_optimal
 
     @cached_property
     def _bends(self) -> dict[float | None, Matrix]:
@@ -125,9 +117,9 @@ class United:
         return list(zip(self.world.shards, self.world.weights.tolist(), strict=True))
 
     @property
-    def _corrects(self) -> bool:
-        """Whether records that answer stand for others, which are judged."""
-        return self.world.mixture is not None and self.world.united is None
+    def _whole(self) -> Mixture | None:
+        """What the records that answer are a part of; None where they are all there is."""
+        return self.world.mixture if self.world.united is None else None
 
 
 def newton_steps(

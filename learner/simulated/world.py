@@ -36,6 +36,10 @@ ROUNDING = 1e-9
 class World:
     """Owners played by public records, or the owners' own records where they are available.
 
+    Real records (:meth:`of`) are all that there is of an owner. Of a mixture of public records,
+    shards are a part. With squared loss its ``moments`` say the rest; with any other, more records
+    are drawn of it, which owners learn from alone and which play them as one (``united``).
+
     Args:
       problem: What is learnt.
       weights: Shares n_i/n of the records, shape (N,).

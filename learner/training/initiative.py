@@ -23,7 +23,7 @@ from learner.planning.sections import AlgorithmSettings
 from learner.training.journal import Journal
 from learner.training.journal_values import index_of
 from learner.training.line import OwnerLine
-from learner.training.runner import IDLE_SECONDS, Pace, raise_if_all_left
+from learner.training.pace import IDLE_SECONDS, Pace, raise_if_all_left
 
 PENDING = "pending_tick"
 # Units of virtual time: of clocks of the usual rate, one, nobody waits so long.
@@ -145,8 +145,7 @@ class LiveTicks(Iterator[Tick], ABC):
             # Durable before anybody is asked.
             pending = {"position": self._position, "time": tick.time, "owner": tick.owners[0]}
             self._journal.note(PENDING, json.dumps(pending))
-            # Somebody is there: only silence from now on counts.
-            self._pace.quiet_since = None
+            self._pace.heard()
         self._position += 1
         self._now = max(self._now, tick.time)
         return tick
@@ -202,10 +201,9 @@ class RequestedTicks(LiveTicks):
 
     def _virtual_now(self) -> float:
         """Virtual time: that of the last tick, or what has passed on the wall."""
-        pace = self._pace
-        if pace.time_scale == 0:
+        if self._pace.time_scale == 0:
             return self._now
-        return max(self._now, pace.origin + (time.monotonic() - pace.began) / pace.time_scale)
+        return max(self._now, self._pace.virtual_now())
 
 
 class BroadcastTicks(LiveTicks):

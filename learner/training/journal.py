@@ -20,7 +20,7 @@ Hence the order of the tail is that of the ticks, which a restart draws again fr
 its first tick is that after the journal's last, with the same state, so the same theta goes to
 the same owner under the same number, the same bytes come back, and the state after it is the
 same; and so on to the tail's end. That needs the owner of each tick to be there; a restart waits
-for one that is not, as long as others may hold answers of later ticks (``runner.py``). Killed
+for one that is not, as long as others may hold answers of later ticks (``resuming.py``). Killed
 
 * before a tick's owner is asked: nothing is lost but the tail;
 * between question and answer, or answer and ``append``: the owner may have charged it, and others
@@ -47,7 +47,7 @@ from typing import TypeVar
 from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file, unwritten
-from common.sqlite_files import check_sqlite, open_sqlite
+from common.sqlite_files import check_sqlite, open_sqlite, transaction
 from learner.training.journal_tables import make_tables
 from learner.training.journal_values import (
     UNREADABLE,
@@ -174,21 +174,14 @@ class Journal:
 
     def _write(self, entries: Sequence[TickEntry]) -> None:
         """Ticks in one transaction; they are on the disk when this returns."""
-        with self._turn, self._explained():
-            self._db.execute("BEGIN")
-            try:
-                self._db.executemany(
-                    "INSERT INTO ticks VALUES (?, ?, ?)",
-                    [(entry.position, entry.time, entry.wall_seconds) for entry in entries],
-                )
-                self._db.executemany(
-                    "INSERT INTO responses VALUES (?, ?, ?, ?)", response_rows(entries)
-                )
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._turn, self._explained(), transaction(self._db):
+            self._db.executemany(
+                "INSERT INTO ticks VALUES (?, ?, ?)",
+                [(entry.position, entry.time, entry.wall_seconds) for entry in entries],
+            )
+            self._db.executemany(
+                "INSERT INTO responses VALUES (?, ?, ?, ?)", response_rows(entries)
+            )
 
     def keep_unanswered(self, owner: int, *, sequence: int, theta: Vector) -> None:
         """Keep a query that an owner left unanswered; it is asked again when it is back."""

@@ -18,6 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
@@ -129,6 +130,8 @@ class OwnerLine(_Contact):
         self.unanswered = unanswered
         self._keep = keep
         self._retries = retries
+        # Entered while an answer is waited for.
+        self.timed: Callable[[], AbstractContextManager[object]] = nullcontext
         self._agreed: Enrollment | None = None
         self._promise: Promise | None = None
 
@@ -245,13 +248,17 @@ class OwnerLine(_Contact):
         began = time.monotonic()
         for attempt in range(self._retries):
             try:
-                return self.owner.answer(query)
+                return self._answer_once(query)
             except UnreachableError:
                 self.numbers.in_doubt = True
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
             self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
-        return self.owner.answer(query)
+        return self._answer_once(query)
+
+    def _answer_once(self, query: Query) -> Response:
+        with self.timed():
+            return self.owner.answer(query)
 
     def _check(self, query: Query, response: Response) -> None:
         """A response that is not one would poison the model for all."""

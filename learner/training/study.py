@@ -6,7 +6,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -35,7 +35,8 @@ from learner.training.journal_values import whole_number
 from learner.training.line import OwnerLine
 from learner.training.noted_decision import noted_decision
 from learner.training.owners import Owner
-from learner.training.runner import Applied, Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import Applied, run
 from learner.training.validation import AGREES, Validated, validate
 
 # Under which a journal keeps it.
@@ -96,12 +97,14 @@ class Watch:
     """Who is told how a training goes.
 
     Args:
+      expected: Entered with each owner's name while it is asked for the first time.
       started: Called with the plan and the lines to the owners before anybody is enrolled.
       enrolled: Called when all have agreed.
       applied: Called after each communication.
       missed: Called after each tick that nobody answered.
     """
 
+    expected: Callable[[str], AbstractContextManager[object]] = nullcontext
     started: Callable[[Plan, Sequence[OwnerLine]], None] = _nobody
     enrolled: Callable[[], None] = _nobody
     applied: Callable[[Applied], None] = _nobody
@@ -137,7 +140,7 @@ def train(
     """
     with _disconnected_on_failure(owners):
         study_id = name_study(settings, journal)
-        plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
+        plan = _plan(settings, public, owners, watch.expected, journal=journal, foreseen=foreseen)
         lines = lines_to(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         watch.started(plan, lines)
         if journal.noted(ENROLLMENTS) is None:
@@ -301,6 +304,7 @@ def _plan(
     settings: StudySettings,
     public: PublicSide,
     owners: Sequence[Owner],
+    expected: Callable[[str], AbstractContextManager[object]],
     *,
     journal: Journal,
     foreseen: Facts | None,
@@ -316,7 +320,7 @@ def _plan(
         ahead = None
         if foreseen is not None:
             ahead = _decided(settings, public, foreseen, seed=seed)
-        described.extend(_descriptions(owners, patience=settings.network.patience))
+        described.extend(_descriptions(owners, expected, patience=settings.network.patience))
         facts = Facts(
             num_records=tuple(one.num_records for one in described),
             validation=tuple(
@@ -346,9 +350,19 @@ def _plan(
     return plan
 
 
-def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDescription]:
+def _descriptions(
+    owners: Sequence[Owner],
+    expected: Callable[[str], AbstractContextManager[object]],
+    *,
+    patience: float,
+) -> list[OwnerDescription]:
     """What the owners say of themselves."""
-    described = all_present([owner.describe for owner in owners], patience=patience)
+
+    def asked(owner: Owner) -> OwnerDescription:
+        with expected(owner.name):
+            return owner.describe()
+
+    described = all_present([partial(asked, owner) for owner in owners], patience=patience)
     return [
         check_description(description, name=owner.name)
         for owner, description in zip(owners, described, strict=True)

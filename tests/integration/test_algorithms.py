@@ -89,7 +89,7 @@ class World:
         ]
 
     def charged(self):
-        ledgers = [read_studies(one.owner._ledger._path)[1] for one in self.running]
+        ledgers = [read_studies(one.owner._ledger._held.path)[1] for one in self.running]
         return tuple(entry.account.answered for (entry,) in ledgers)
 
     def train(self, settings, owners, name):
@@ -155,7 +155,7 @@ def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(world, loss, alg
     if settings.privacy.split == "schedule" or settings.algorithm.name != "asynchronous":
         assert outcome.responses == tuple(e.responses for e in outcome.enrollments)
     for one, responses in zip(here.running, outcome.responses, strict=True):
-        (entry,) = read_studies(one.owner._ledger._path)[1]
+        (entry,) = read_studies(one.owner._ledger._held.path)[1]
         assert entry.account.answered == responses
         assert entry.epsilon_spent == entry.epsilon * responses / entry.account.promised
 
@@ -188,7 +188,7 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(world
     assert idle
     for index, (one, enrollment) in enumerate(zip(here.running, outcome.enrollments, strict=True)):
         assert (enrollment.responses == 0) == (index in idle)
-        assert len(read_studies(one.owner._ledger._path)[1]) == (index not in idle)
+        assert len(read_studies(one.owner._ledger._held.path)[1]) == (index not in idle)
 
 
 def test_moments_without_noise_are_the_optimum(world):
@@ -236,7 +236,7 @@ def test_every_owner_is_told_the_same_factor_of_the_curvature(world):
     factor = curvature_scale(Squared(), here.feature_map.domain, bound=1.5, share=0.2)
     assert {(terms.curvature_scale, terms.clip) for terms in asked} == {(factor, 1.5)}
     for one in here.running:
-        (entry,) = read_studies(one.owner._ledger._path)[1]
+        (entry,) = read_studies(one.owner._ledger._held.path)[1]
         assert entry.noted_terms.curvature_scale == factor
     # What the learner takes back is the noise that was promised, whatever the rounds are.
     assert outcome.plan.decision.scales == pytest.approx(

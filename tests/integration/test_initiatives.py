@@ -26,7 +26,8 @@ from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import LocalShard, MemoryOwner
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 from learner.training.study import Watch, train
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies

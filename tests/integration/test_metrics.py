@@ -35,7 +35,6 @@ from common.wire import token_metadata
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
-from learner.results.arrivals import Arrivals
 from learner.results.metrics import LearnerMetrics
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
@@ -331,8 +330,7 @@ def test_the_learner_tells_how_the_run_goes_and_who_is_away(few_records, make_te
     metrics = LearnerMetrics()
     metrics.horizon.set(7)
     owners = [MemoryOwner("here", few_records, seed=1), Lost("gone", few_records, seed=1)]
-    timed = metrics.timed(owners, arrivals=Arrivals([], patience=1.0, on_all=lambda: None))
-    lines = [OwnerLine(owner, make_terms(), retries=0) for owner in timed]
+    lines = [OwnerLine(owner, make_terms(), retries=0) for owner in owners]
     metrics.watch(lines)
     port = free_port()
     with metrics.served(f"127.0.0.1:{port}"):

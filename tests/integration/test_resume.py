@@ -19,7 +19,7 @@ from forked import run as run_command
 from free_ports import free_address
 
 import learner.training.line
-import learner.training.runner
+import learner.training.pace
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.losses import Regulariser
 from common.terms import Query, Response
@@ -31,7 +31,8 @@ from learner.results.summary import read_summary
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 from owner.ledger_reading import read_studies
 from owner.server import start_owner
 
@@ -226,7 +227,7 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
 ):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.0005)
+    monkeypatch.setattr(learner.training.pace, "IDLE_SECONDS", 0.0005)
     terms = make_terms(horizon=25, responses=25)
     crashes = ahead = 0
     for seed in range(20):
@@ -377,7 +378,7 @@ def killed_late(make_terms, few_records, tmp_path, monkeypatch):
     """Owners of which many answers were lost with the learner; and another start, with patience."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.005)
+    monkeypatch.setattr(learner.training.pace, "IDLE_SECONDS", 0.005)
     terms = make_terms(horizon=60, responses=60)
     owners = [Gate(name, few_records, seed=1) for name in NAMES]
     agreed = [owner.enroll(terms) for owner in owners]
@@ -420,7 +421,7 @@ def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
     # Its operator gives up while it waits.
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=give_up)
     with monkeypatch.context() as patched:
-        patched.setattr(learner.training.runner, "time", clock)
+        patched.setattr(learner.training.pace, "time", clock)
         with pytest.raises(KeyboardInterrupt):
             again(60.0)
     back = threading.Timer(0.3, lambda: setattr(owners[0], "is_away", False))
@@ -442,7 +443,7 @@ def test_a_start_that_finds_nobody_loses_nothing(killed_late):
 def test_starts_that_find_nobody_use_up_no_tick(make_terms, few_records, tmp_path, monkeypatch):
     """A supervisor starts a run again and again: it came to its end while nobody was there."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.002)
-    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.005)
+    monkeypatch.setattr(learner.training.pace, "IDLE_SECONDS", 0.005)
     terms = make_terms(horizon=60, responses=60)
 
     class Leaves(Gate):

@@ -15,7 +15,7 @@ METADATA = f"Metadata-Version: 2.1\nName: copriv\nVersion: {VERSION}\n"
 SIMULATES = """
 import shutil, sys
 from learner.cli import main
-from learner.training.runner import Pace
+from learner.training.pace import Pace
 
 site, wait_for = sys.argv.pop(1), Pace.wait_for
 

@@ -64,7 +64,7 @@ def live(settings_path, feature_map):
                 owner.close(study, learner=LEARNER)
             if turn and name == "some":
                 # From here on the log alone knows.
-                owner._ledger._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                owner._ledger._held.db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         if not turn:
             owner.stop()
     os.kill(os.getpid(), signal.SIGKILL)

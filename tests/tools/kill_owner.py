@@ -32,7 +32,8 @@ from learner.algorithms.clocks import PoissonClocks, each_alone
 from learner.network.grpc_owner import GrpcOwner
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 from owner.ledger_reading import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,9 @@ from pathlib import Path
 from owner.answering import DataOwner
 from owner.calls import Calls
 from owner.ledger import Ledger
+from owner.ledger_charges import Charges
 from owner.ledger_given import GivenLog
+from owner.ledger_held import HeldLedger
 from owner.server import start_owner
 
 
@@ -29,8 +31,8 @@ def arm(step, number):  # noqa: C901
             os.kill(os.getpid(), signal.SIGKILL)
 
     charge, answer, send = Ledger.charge, DataOwner.answer_at_once, Calls._send
-    committing = {Ledger._charge_next.__code__, Ledger._charge_block.__code__}
-    keep, give, sync = Ledger._keep, GivenLog.give, os.fdatasync
+    committing = {Charges._charge_next.__code__, Charges._charge_block.__code__}
+    keep, give, sync = HeldLedger.keep, GivenLog.give, os.fdatasync
     statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
 
     def traced(sql):
@@ -41,9 +43,9 @@ def arm(step, number):  # noqa: C901
         if step == "before_charge":
             reached()
         if statement:
-            self._db.set_trace_callback(traced)
+            self._held.db.set_trace_callback(traced)
         charge(self, **values)
-        self._db.set_trace_callback(None)
+        self._held.db.set_trace_callback(None)
 
     def killing_keep(self, *books):
         # The last thing of a transaction: it is committed, its caller does not know yet.
@@ -86,7 +88,7 @@ def arm(step, number):  # noqa: C901
     if step in {"before_charge", "in_transaction", "at_commit"}:
         Ledger.charge = killing_charge
     elif step == "after_commit":
-        Ledger._keep = killing_keep
+        HeldLedger.keep = killing_keep
     elif step in {"before_note", "after_note"}:
         GivenLog.give = killing_give
     elif step == "in_note":

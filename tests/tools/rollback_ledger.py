@@ -73,7 +73,7 @@ def live(settings, pages):
         print("refused", error, flush=True)
         return
     if pages:
-        running.owner._ledger._db.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        running.owner._ledger._held.db.execute(f"PRAGMA wal_autocheckpoint = {pages}")
     print(running.port, flush=True)
     signal.pause()
 

@@ -27,7 +27,7 @@ from common.privacy import plan_noise
 from common.terms import Query, Records, StudyTerms
 from owner.answering import DataOwner
 from owner.core import EXACT, exact_answer
-from owner.ledger import Ledger
+from owner.ledger_held import HeldLedger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
@@ -155,12 +155,12 @@ def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_lat
     open_owner, make_terms, fast_folder, monkeypatch
 ):
     # Each charge a transaction of its own, as with responses too large for the log.
-    monkeypatch.setattr("owner.ledger.given_at_once", lambda size: 1)
+    monkeypatch.setattr("owner.ledger_charges.given_at_once", lambda size: 1)
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     first = ask(owner, 1)
     # A second connection that holds the write lock makes the charge fail for real.
-    owner._ledger._db.execute("PRAGMA busy_timeout = 1")
+    owner._ledger._held.db.execute("PRAGMA busy_timeout = 1")
     other = sqlite3.connect(fast_folder / "ledger.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     for _ in range(3):
@@ -178,7 +178,7 @@ def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_lat
 def test_a_transaction_that_cannot_be_undone_stops_the_owner(
     open_owner, make_terms, monkeypatch, fast_folder
 ):
-    monkeypatch.setattr("owner.ledger.given_at_once", lambda size: 1)
+    monkeypatch.setattr("owner.ledger_charges.given_at_once", lambda size: 1)
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     ask(owner, 1)
@@ -197,11 +197,11 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(
                 raise sqlite3.OperationalError("disk I/O error")
             return self.db.execute(statement, *arguments)
 
-    db = owner._ledger._db
-    owner._ledger._db = Stuck(db)
+    db = owner._ledger._held.db
+    owner._ledger._held.db = Stuck(db)
     with pytest.raises(Exception, match="disk I/O error"):
         ask(owner, 2)
-    owner._ledger._db = db
+    owner._ledger._held.db = db
     # The open transaction shows response 2 as charged; releasing it now would be free.
     assert db.execute("SELECT answered FROM accounts").fetchone()[0] == 2
     for sequence in (1, 2, 3):
@@ -748,13 +748,13 @@ def test_a_study_that_is_rebuilt_reads_the_ledger_only_while_nobody_changes_it(
     first.enroll(make_terms(), learner=LEARNER)
     first.stop()
     owner = open_owner()
-    read, held = Ledger._text, []
+    read, held = HeldLedger.text, []
 
     def watched(ledger, digest):
         held.append(owner._studies.lock.locked())
         return read(ledger, digest)
 
-    monkeypatch.setattr(Ledger, "_text", watched)
+    monkeypatch.setattr(HeldLedger, "text", watched)
     ask(owner, 1)
     assert held
     assert all(held)

@@ -35,7 +35,7 @@ def test_every_charge_is_synced_to_the_disk(path):
     """In WAL mode only FULL syncs at each commit; no test here can cut the power."""
     ledger = open_ledger(path)
     settings = ("journal_mode", "synchronous", "foreign_keys")
-    found = [ledger._db.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
+    found = [ledger._held.db.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
     ledger.close()
     assert found == ["wal", 2, 1]
 
@@ -84,7 +84,7 @@ def test_what_is_held_is_what_is_on_the_disk_after_failures(path):
         enroll(ledger, "s1", epsilon=Fraction(2, 3) + Fraction(1, 10**12))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    ledger._db.execute("PRAGMA busy_timeout = 1")
+    ledger._held.db.execute("PRAGMA busy_timeout = 1")
     for change in (lambda: enroll(ledger, "s1"), lambda: ledger.close_study("s0")):
         with pytest.raises(LedgerError, match="locked"):
             change()
@@ -241,17 +241,17 @@ def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path):
     for turn in range(12):
         enroll(ledger, f"s{turn}", feature_map=large + str(turn % 2))
         ledger.close_study(f"s{turn}")
-        ledger._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        ledger._held.db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         sizes.append(path.stat().st_size)
     assert sizes[-1] < sizes[1] + 2**16
-    assert ledger._db.execute("SELECT count(*) FROM texts").fetchone()[0] == 0
+    assert ledger._held.db.execute("SELECT count(*) FROM texts").fetchone()[0] == 0
     for study in ("asked", "open"):
         enroll(ledger, study, feature_map=large)
     charge(ledger, 1, study="asked")
     ledger.close_study("asked")
     ledger.close_study("open")
     assert ledger.study("asked").agreed_terms.feature_map == large
-    assert ledger._db.execute("SELECT count(*) FROM texts").fetchone()[0] == 2
+    assert ledger._held.db.execute("SELECT count(*) FROM texts").fetchone()[0] == 2
     ledger.close()
     assert verify_ledger(path) == []
 

@@ -42,9 +42,9 @@ def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_wri
         enroll(ledger)
         statements = []
         for number in range(1, PROMISED + 1):
-            ledger._db.set_trace_callback(statements.append)
+            ledger._held.db.set_trace_callback(statements.append)
             charge(ledger, number)
-            ledger._db.set_trace_callback(None)
+            ledger._held.db.set_trace_callback(None)
             assert read_studies(path)[1][0].account.answered >= number
         writes = sum(statement.startswith("UPDATE") for statement in statements)
         assert writes == 4

@@ -356,7 +356,7 @@ def test_each_file_alone_tells_how_far_the_ledger_has_come(path, survivor):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
-    ledger._db.execute("PRAGMA wal_checkpoint").fetchall()
+    ledger._held.db.execute("PRAGMA wal_checkpoint").fetchall()
     charge(ledger, 2)
     assert read_mark(path) == Mark(4, noted=1)
     ledger.close_study("s")

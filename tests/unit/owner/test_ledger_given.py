@@ -15,9 +15,10 @@ from ledgers import charge, digest, open_ledger, response
 
 from common.errors import OrderError
 from owner import ledger_given
-from owner.ledger import Ledger
 from owner.ledger_ahead import Charged
+from owner.ledger_charges import Charges
 from owner.ledger_given import GIVEN, MARK_BYTES, Given, GivenLog, given_at_once, read_given
+from owner.ledger_held import HeldLedger
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import RECORD_BYTES, charges_of
@@ -214,7 +215,7 @@ def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path):
     with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         statements = []
-        ledger._db.set_trace_callback(statements.append)
+        ledger._held.db.set_trace_callback(statements.append)
         charge(ledger, *range(1, PROMISED + 1))
         assert statements.count("COMMIT") == 4
         assert Path(f"{path}{GIVEN}").exists()
@@ -228,7 +229,7 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monke
         enroll(ledger)
         charge(ledger, *range(1, 65))
         left = []
-        begin, keep = GivenLog.begin, Ledger._keep
+        begin, keep = GivenLog.begin, HeldLedger.keep
 
         def begin_and_copy(log, *values, **named):
             begin(log, *values, **named)
@@ -242,7 +243,7 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monke
 
         with monkeypatch.context() as patch:
             patch.setattr(GivenLog, "begin", begin_and_copy)
-            patch.setattr(Ledger, "_keep", copy_and_keep)
+            patch.setattr(HeldLedger, "keep", copy_and_keep)
             charge(ledger, 65)
     given = 64 if moment == "before the commit" else 65
     with closing(open_ledger(left[0])) as ledger:
@@ -319,7 +320,7 @@ def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path):
     with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1)
-        ledger._db.execute("PRAGMA wal_checkpoint").fetchall()
+        ledger._held.db.execute("PRAGMA wal_checkpoint").fetchall()
         enroll(ledger, "t")
         charge(ledger, 1, 2, study="t")
         left = copied(path, "left")
@@ -539,7 +540,7 @@ def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch)
     killed_after(path, keeps_a_copy(path))
     damage(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "_settle_before", killed)
+        patch.setattr(Charges, "_settle_before", killed)
         killed_after(path, never)
     with closing(open_ledger(path)) as ledger:
         assert ledger.study("s").account.answered == 64
@@ -578,7 +579,7 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, chan
         if change is not enrolls:
             enroll(ledger, "t")
         keeps_a_copy(path)(ledger)
-        monkeypatch.setattr(ledger._files, "write_mark", killed)
+        monkeypatch.setattr(ledger._held.files, "write_mark", killed)
         change(ledger)
         never(ledger)
 
@@ -600,7 +601,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
 
     killed_after(path, life)
     steps = 0
-    write = Ledger._write
+    write = HeldLedger.write_account
     for fatal in range(1, 4):
 
         def dies(self, *values, at=fatal):
@@ -612,7 +613,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
 
         steps = 0
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "_write", dies)
+            patch.setattr(HeldLedger, "write_account", dies)
             killed_after(path, never)
     with closing(open_ledger(path)) as ledger:
         assert [entry.account.answered for entry in ledger.studies()] == [3, 3, 3]

@@ -22,7 +22,8 @@ from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 
 AWAY_SECONDS = 0.6
 

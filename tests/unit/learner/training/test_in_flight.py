@@ -15,7 +15,8 @@ from learner.training.in_flight import InFlight
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.runner import Pace, run
+from learner.training.pace import Pace
+from learner.training.runner import run
 
 HORIZON = 60
 OWNERS = 4
