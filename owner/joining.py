@@ -51,6 +51,10 @@ from owner.translation import stored_names_of, translated, with_hints
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
 NAMED = 12
+ELSEWHERE = "give another --out"
+CARRY_AWAY = (
+    "the request goes where the invitation is: copy that to a folder of your own and join there"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,10 +366,12 @@ def _about_sent(sent: Path, invited: Invited) -> str:
 def _write(folder: Path, contents: Mapping[Path, str], modes: Mapping[Path, int]) -> None:
     """Write all files or none, each with its permissions."""
     written = []
-    make_folder(folder, cure="give another --out")
+    make_folder(folder, cure=ELSEWHERE)
     try:
         for path, content in contents.items():
-            write_or_refuse(path, content, mode=modes.get(path), cure="give another --out")
+            # The request is the one file that is not in the folder of --out.
+            cure = CARRY_AWAY if path.suffix == ".request" else ELSEWHERE
+            write_or_refuse(path, content, mode=modes.get(path), cure=cure)
             written.append(path)
     except InputError:
         for path in written:
