@@ -185,6 +185,8 @@ def timeline(
             # Owners that a program named begin alike.
             shown = name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
             parts.append(_text(label - 6, y + 12, shown, "end"))
+    if row != 16:
+        parts.append(_text(label, TOP - 8, f"{len(names):,} owners, in the study's order", "start"))
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts.append(_text(WIDTH - RIGHT, height - 4, "communication k", "end"))
     return _figure(TIMELINE, parts, height)

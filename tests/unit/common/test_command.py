@@ -111,6 +111,12 @@ def test_numbers_of_times_are_written_out(number, written):
     assert number_words(number, 2) == written
 
 
+def test_numbers_of_many_digits_are_not_written_out():
+    """Thirteen digits of an error of which three are known break tables and columns."""
+    written = [number_words(number) for number in (1.028578663715e12, 3e9, -3e9, 987_654_321.0)]
+    assert written == ["1.03e+12", "3e+09", "-3e+09", "987,654,321"]
+
+
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_tables_cut_no_number_and_no_heading_off(width):
     table = Table(title="t")

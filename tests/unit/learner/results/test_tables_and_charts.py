@@ -164,6 +164,15 @@ def test_no_number_below_an_axis_touches_another_or_is_cut_off(low, high):
     assert all(one[1] <= other[0] for one, other in pairwise(ends))
 
 
+def test_rows_of_the_timeline_that_are_too_many_for_names_say_what_they_are():
+    def drawn(owners):
+        names = [f"site-{k}" for k in range(owners)]
+        return timeline(names, [np.array([1.0])] * owners, horizon=owners, marks=[])
+
+    assert ">60 owners, in the study&#x27;s order</text>" in drawn(60)
+    assert "s order" not in drawn(20)
+
+
 def test_long_names_that_begin_alike_are_told_apart_beside_the_timeline():
     names = [f"hospitals-of-the-county-of-kings-{k}" for k in range(12)]
     drawn = timeline(names, [np.array([k + 1.0]) for k in range(12)], horizon=12, marks=[])
