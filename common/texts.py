@@ -136,6 +136,15 @@ def percent_words(share: float) -> str:
     return f"{share:.1%}" if share < 10.0 else f"{share:,.0%}"
 
 
+def both_ends(name: str, letters: int) -> str:
+    """A long name's begin and end: owners that a program named begin alike.
+
+    >>> both_ends("hospital-of-kings-1", 7), both_ends("hospital", 7)
+    ('hospita…kings-1', 'hospital')
+    """
+    return name if len(name) <= 2 * letters + 1 else f"{name[:letters]}…{name[-letters:]}"
+
+
 def shortened(texts: Sequence[str]) -> list[str]:
     """Different texts of at most ``LONGEST_VALUE`` characters each, and still different.
 

@@ -60,9 +60,11 @@ def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends):
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_no_mark_crosses_the_name_of_another(order):
-    marks = (Mark(at=0.26, text="public model"), Mark(at=0.41, text="together"))
-    values = [("a", 0.1, True), ("b", 3.0, False)]
+@pytest.mark.parametrize("ends", [(0.1, 3.0), (0.1, 0.42), (1e-9, 0.4), (0.2, 0.8), (0.4, 9.0)])
+@pytest.mark.parametrize("names", [("public model", "together"), ("together", "public model")])
+def test_no_mark_crosses_the_name_of_another(order, ends, names):
+    marks = (Mark(at=0.26, text=names[0]), Mark(at=0.41, text=names[1]))
+    values = [("a", ends[0], True), ("b", ends[1], False)]
     drawn = strip("t", values, label="fitness", marks=[marks[i] for i in order])
     rules = [
         (float(x), float(top))
@@ -70,9 +72,14 @@ def test_no_mark_crosses_the_name_of_another(order):
     ]
     assert len(rules) == 2
     for name in ("public model", "together"):
-        [(left, line)] = re.findall(rf'x="([0-9.]+)" y="([0-9.]+)"[^>]*>{name}<', drawn)
-        right = float(left) + 8 * len(name)
-        assert not [x for x, top in rules if float(left) < x < right and top < float(line)]
+        [(at, line, side)] = re.findall(
+            rf'x="([0-9.]+)" y="([0-9.]+)" text-anchor="(\w+)"[^>]*>{name}<', drawn
+        )
+        left = float(at) - (8 * len(name) if side == "end" else 0)
+        right = left + 8 * len(name)
+        assert left >= 0
+        assert right <= 440
+        assert not [x for x, top in rules if left < x < right and top < float(line)]
 
 
 def test_names_of_marks_that_lie_close_stand_apart_and_above_the_dots():
