@@ -7,6 +7,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 from rich.table import Table
 
 from common.command import NO_MORE_THREADS, TOO_LARGE, console, plain_console
@@ -92,6 +93,26 @@ def test_options_of_init_that_every_study_needs_are_listed_first(group):
     first = "--target" if group is cli else "--name"
     assert listed[0] == first
     assert listed.index("--yes") < listed.index("--query") < listed.index("--encoding")
+
+
+@pytest.mark.parametrize(
+    ("group", "typed", "told"),
+    [
+        (cli, ["--set", "seed=1", "simulate"], "behind the command: copriv COMMAND --set"),
+        (cli, ["train", "x", "--log-format", "json"], "before the command: copriv --log-format"),
+        (owner_cli, ["ledger", "show", "--version"], "before the command: copriv --version"),
+        (owner_cli, ["--out", "x", "join"], "behind the command: copriv COMMAND --out"),
+    ],
+)
+def test_an_option_on_the_wrong_side_of_the_command_is_told_its_place(group, typed, told):
+    result = CliRunner().invoke(group, typed, prog_name="copriv")
+    assert result.exit_code == 2
+    assert result.output.strip().endswith(f" Write it {told}")
+
+
+@pytest.mark.parametrize("typed", [["--nonsense"], ["simulate", "x", "--nonsense"]])
+def test_an_option_that_is_nowhere_is_told_no_place(typed):
+    assert "Write it" not in CliRunner().invoke(cli, typed).output
 
 
 def test_long_texts_stay_different_however_they_begin():
