@@ -324,7 +324,8 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         signing_request=_signing_request(asked.owner, key),
     )
     contents |= {made: key_pem(key).decode(), sent: request.model_dump_json(indent=1) + "\n"}
-    modes = {made: 0o600, folder / "ca.pem": 0o644}
+    # The learner may be another user here, whatever the owner's umask.
+    modes = {made: 0o600, folder / "ca.pem": 0o644, sent: 0o644}
     _write(folder, {path: contents[path] for path in contents if path not in there}, modes)
     return settings, fingerprint(invited.digest, key.public_key())
 
