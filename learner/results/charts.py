@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from common.arrays import Indices, Vector
-from common.texts import both_ends, number_words
+from common.texts import both_ends, counted, number_words
 from learner.results.page import escaped
 
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 48
 # Names of curves: the place of the first, and how far they stand apart.
 HIGHEST_NAME, NAME_HEIGHT = 34, 14
 # A name of a mark and its distance are no wider.
@@ -190,7 +190,7 @@ def timeline(
     parts = [_x_axis(_round_steps(1, horizon), to_x, height)]
     for i, (name, count) in enumerate(zip(names, counts, strict=True)):
         y = TOP + row * i
-        tip = escaped(f"{name}: {int(count.sum()):,} responses")
+        tip = escaped(f"{name}: {counted(int(count.sum()), 'response')}")
         bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
         parts.append(f"<g><title>{tip}</title>{bars}</g>")
         if row == 16:
@@ -382,7 +382,7 @@ def _x_axis(ticks: Sequence[float], to_x: Scale, height: int) -> str:
         text = f"{value:,.0f}" if MANY <= value < MOST else f"{value:g}"
         x, half = min(to_x(value), WIDTH - 4 * len(text)), DIGIT / 2 * len(text)
         if x - half >= end:
-            parts.append(_text(x, height - BOTTOM + 14, text, "middle"))
+            parts.append(_text(x, height - BOTTOM + 18, text, "middle"))
             end = x + half + GAP
     return "".join(parts)
 

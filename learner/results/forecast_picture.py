@@ -104,17 +104,12 @@ def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
     axis.fill_between(x, low, [answer.high for answer in answers], color="0.85")
     together = [answer.relative_fitness for answer in answers]
     alone = [float(np.median(answer.alone)) for answer in answers]
-    axis.plot(x, together, "k.-")
+    axis.plot(x, together, "k.-", label="together")
     # Of a single owner it is 0, which has no place on the axis.
     if min(alone) > 0.0:
-        axis.plot(x, alone, "C0--")
-        axis.annotate(" alone, middle owner", (x[0], alone[0]), fontsize=7, va="top", color="C0")
-    free = [answer.public for answer in answers]
-    axis.plot(x, free, "C1:")
-    axis.annotate(
-        " public model", (x[-1], free[-1]), fontsize=7, va="bottom", ha="right", color="C1"
-    )
-    axis.annotate(" together", (x[0], together[0]), fontsize=7, va="bottom")
+        axis.plot(x, alone, "C0--", label="alone, middle owner")
+    axis.plot(x, [answer.public for answer in answers], "C1:", label="public model")
+    axis.legend(fontsize=7)
     axis.set_xscale("log")
     axis.set_yscale("log")
     _plain(axis, axis.xaxis)

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from learner.forecasting.verdict import OwnerVerdict
-from learner.results.forecast_picture import _beside, _draw_owners, _plain
+from learner.results.forecast_picture import _beside, _draw_curve, _draw_owners, _plain
 
 
 @pytest.mark.parametrize("end", [0.062, 0.9, 40.0, 4e4])
@@ -72,3 +72,23 @@ def test_long_names_leave_room_for_the_words_and_0_does_not_widen_the_axis(alone
     drawn = [x for line in axis.lines for x in line.get_xdata() if len(line.get_xdata()) == 3]
     assert drawn
     assert min(drawn) > 0
+
+
+def test_names_of_curves_that_begin_together_do_not_cover_each_other():
+    """They stood where their lines begin: where owners are small, on each other."""
+    curve = {
+        str(factor): SimpleNamespace(
+            low=value / 3, high=value * 3, relative_fitness=value, alone=[1.3 * value], public=0.006
+        )
+        for factor, value in ((0.01, 0.09), (1, 0.0004), (100, 2e-7))
+    }
+    figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axis = figure.add_subplot()
+    _draw_curve(axis, curve, "factor on every owner's records")
+    canvas.draw()
+    legend = axis.get_legend()
+    words = [*axis.texts, *(legend.get_texts() if legend else [])]
+    boxes = sorted((one.get_window_extent() for one in words), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert all(one.y1 <= other.y0 for one, other in pairwise(boxes))

@@ -54,9 +54,9 @@ def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends):
     drawn = curve("t", [line], x_label="k", y_label="fitness")
     numbers = [float(text) for text in re.findall(r'text-anchor="end">([0-9.e+-]+)<', drawn)]
     assert min(numbers) <= low
-    # The picture is 240 high, and its axis ends 44 above.
+    # The picture is 240 high, and its axis ends 48 above.
     places = re.findall(r'y="([0-9.]+)" text-anchor="end">[0-9.e+-]+<', drawn)
-    assert max(map(float, places)) == pytest.approx(240 - 44 + 4)
+    assert max(map(float, places)) == pytest.approx(240 - 48 + 4)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -117,7 +117,7 @@ def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end
     places = sorted(map(float, re.findall(r'y="([0-9.]+)"[^>]*>curve \d+</text>', drawn)))
     assert len(places) == count
     assert min(np.diff(places)) >= 14
-    assert 20 < places[0] < places[-1] < height - 44
+    assert 20 < places[0] < places[-1] < height - 48
     # To the right of all curves, and within the picture.
     ends = [float(x) for x in re.findall(r' ([0-9.]+),[0-9.]+" fill="none"', drawn)]
     begins = [float(x) for x in re.findall(r'x="([0-9.]+)"[^>]*>curve \d+</text>', drawn)]
@@ -169,6 +169,21 @@ def test_no_number_below_an_axis_touches_another_or_is_cut_off(low, high):
     assert ends[0][0] >= 0
     assert ends[-1][1] <= 440
     assert all(one[1] <= other[0] for one, other in pairwise(ends))
+
+
+def test_the_lowest_number_beside_an_axis_stands_above_those_below_the_other():
+    """1e-08 and 0.01 touched in the corner."""
+    x = np.array([0.01, 100.0])
+    line = Line(name="together", x=x, y=np.array([0.01, 2e-8]))
+    drawn = curve("t", [line], x_label="k", y_label="fitness", log_x=True)
+    beside = max(float(y) for y in re.findall(r'y="([0-9.]+)" text-anchor="end">1e-08<', drawn))
+    below = min(float(y) for y in re.findall(r'y="([0-9.]+)" text-anchor="middle">', drawn))
+    assert below - beside >= LETTERS
+
+
+def test_one_response_is_said_as_one():
+    drawn = timeline(["a"], [np.array([1.0])], horizon=1, marks=[])
+    assert "<title>a: 1 response</title>" in drawn
 
 
 def test_rows_of_the_timeline_that_are_too_many_for_names_say_what_they_are():
