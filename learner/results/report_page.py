@@ -155,7 +155,8 @@ def _quality(summary: Summary, trace: _Trace | None, model: Model | None) -> str
         kind, whose = ("", " of all owners") if quality.on == "owners" else ("public ", "")
         count = f"{quality.records:,} {kind}records{whose}"
         meaning = "" if model is None else model.meaning_of_one
-        caption = f"{meaning or quality.target}: {count}; {quality.intervals}"
+        what = f"whether {meaning}" if meaning else quality.target
+        caption = f"{what}: {count}; {quality.intervals}"
         parts.append(table("quality", caption, ["model", MEASURES[quality.measure]], rows))
     parts.append(validation_part(summary))
     if summary.is_evaluated:

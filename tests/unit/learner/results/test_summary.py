@@ -234,7 +234,7 @@ def test_a_page_names_every_value_that_the_prediction_1_stands_for(tmp_path, mak
     model = make_model("logistic", also_positive=("lost",))
     (tmp_path / "model.json").write_text(model.to_json())
     page = write_report(tmp_path, Summary.model_validate(table(quality=QUALITY))).read_text()
-    assert "class = late or lost: 100 public records" in page
+    assert "whether class = late or lost: 100 public records" in page
     assert "Change of the log-odds for one more unit" in page
 
 
