@@ -33,6 +33,7 @@ from common.extras import needing_extras
 from common.files import NO_ROOM
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
+from common.misplaced import placing_options
 from common.open_files import allow_open_files
 from common.places import check_typed
 from common.stopping import (
@@ -244,7 +245,8 @@ class Commands(click.Group):
         """
         with stoppable(lambda: STOPPED):
             typed = [check_typed(text) for text in args]
-            return super().make_context(info_name, typed, parent, **extra)
+            with placing_options(self, info_name or ""):
+                return super().make_context(info_name, typed, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was typed.
@@ -254,7 +256,7 @@ class Commands(click.Group):
           InputError: A question was asked where nobody can answer.
         """
         try:
-            with stoppable(lambda: STOPPED):
+            with stoppable(lambda: STOPPED), placing_options(self, ctx.info_name or ""):
                 try:
                     return super().invoke(ctx)
                 except (UnreadError, BrokenPipeError):

@@ -11,7 +11,7 @@ from fractions import Fraction
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
 _PERCENT = re.compile(r"[+-]?[0-9][0-9.,]* ?%", re.ASCII)
 # Larger numbers are written with an exponent.
-MOST_WRITTEN_OUT = 1e15
+MOST_WRITTEN_OUT = 1e9
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
@@ -134,6 +134,15 @@ def percent_words(share: float) -> str:
     if 0.0 < share < 0.001:
         return "less than 0.1%"
     return f"{share:.1%}" if share < 10.0 else f"{share:,.0%}"
+
+
+def both_ends(name: str, letters: int) -> str:
+    """A long name's begin and end: owners that a program named begin alike.
+
+    >>> both_ends("hospital-of-kings-1", 7), both_ends("hospital", 7)
+    ('hospita…kings-1', 'hospital')
+    """
+    return name if len(name) <= 2 * letters + 1 else f"{name[:letters]}…{name[-letters:]}"
 
 
 def shortened(texts: Sequence[str]) -> list[str]:

@@ -35,6 +35,11 @@ _HINTS = tuple(
             "write true or false in small letters",
         ),
         ("=[ \t]*+[A-Za-z_\u00c0-\U0010ffff]", "a text stands in quotes"),
+        (
+            r"^Cannot declare \('owners',\)",
+            "each owner stands below [[owners]], in double brackets",
+        ),
+        ("^Cannot declare", "this section is there already, so write its keys there"),
         ("^Cannot overwrite a value", "its key has a value already, so leave one out"),
     )
 )

@@ -51,6 +51,10 @@ from owner.translation import stored_names_of, translated, with_hints
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
 NAMED = 12
+ELSEWHERE = "give another --out"
+CARRY_AWAY = (
+    "the request goes where the invitation is: copy that to a folder of your own and join there"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +320,8 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         signing_request=_signing_request(asked.owner, key),
     )
     contents |= {made: key_pem(key).decode(), sent: request.model_dump_json(indent=1) + "\n"}
-    modes = {made: 0o600, folder / "ca.pem": 0o644}
+    # The learner may be another user here, whatever the owner's umask.
+    modes = {made: 0o600, folder / "ca.pem": 0o644, sent: 0o644}
     _write(folder, {path: contents[path] for path in contents if path not in there}, modes)
     return settings, fingerprint(invited.digest, key.public_key())
 
@@ -358,10 +363,12 @@ def _about_sent(sent: Path, invited: Invited) -> str:
 def _write(folder: Path, contents: Mapping[Path, str], modes: Mapping[Path, int]) -> None:
     """Write all files or none, each with its permissions."""
     written = []
-    make_folder(folder, cure="give another --out")
+    make_folder(folder, cure=ELSEWHERE)
     try:
         for path, content in contents.items():
-            write_or_refuse(path, content, mode=modes.get(path), cure="give another --out")
+            # The request is the one file that is not in the folder of --out.
+            cure = CARRY_AWAY if path.suffix == ".request" else ELSEWHERE
+            write_or_refuse(path, content, mode=modes.get(path), cure=cure)
             written.append(path)
     except InputError:
         for path in written:

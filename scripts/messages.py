@@ -158,6 +158,8 @@ MISTAKES = (
     of_set("more components than columns", "features.components=9"),
     # commands
     Mistake("an unknown option", "copriv simulate study.toml --outt x"),
+    Mistake("an option before the command", "copriv --set seed=2 simulate study.toml"),
+    Mistake("an option behind the command", "copriv simulate study.toml --log-format json"),
     Mistake("an unknown command", "copriv simulat study.toml"),
     Mistake("a malformed change", "copriv simulate study.toml --set epsilon"),
     Mistake("a run folder that is full", "copriv simulate study.toml --out ."),
@@ -357,7 +359,7 @@ def answer(typed: str) -> tuple[str, int]:
     name, *arguments = shlex.split(typed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = CliRunner().invoke(COMMANDS[name], arguments)
+        result = CliRunner().invoke(COMMANDS[name], arguments, prog_name=name)
     if isinstance(result.exception, CoprivError):
         return str(result.exception), result.exception.exit_status
     if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -263,7 +263,7 @@ def strange_table():
 
 @pytest.fixture(scope="session")
 def make_model():
-    def make(loss="squared", **settings):
+    def make(loss="squared", also_positive=(), **settings):
         classes = LOSSES[loss].has_classes()
         given = {
             "public": {},
@@ -276,6 +276,8 @@ def make_model():
         checked = check_settings(FeatureSettings, given | settings, where="test")
         public = raw_table(800, seed=1, strange=False)
         feature_map = fit_feature_map(public, checked, source="public.csv")
+        target = feature_map.target.model_copy(update={"also_positive": also_positive})
+        feature_map = feature_map.model_copy(update={"target": target})
         p = feature_map.num_features
         return Model(
             feature_map=feature_map,

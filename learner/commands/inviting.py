@@ -61,7 +61,8 @@ def invite_owners(
         invitation = _invitation(settings, entry, address, identity)
         text, digest = write_invitation(invitation, public.feature_map)
         path = out / f"{entry.name}.invitation"
-        write_or_refuse(path, text, cure="give another --out")
+        # The owner may be another user here, whatever the learner's umask.
+        write_or_refuse(path, text, mode=0o644, cure="give another --out")
         hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
         guests[entry.name] = Guest(hosts=hosts, invitation=digest)
         console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)

@@ -33,6 +33,8 @@ OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
 FEWEST_RECORDS = 10
 HORIZONS = (30, 100, 300, 1000, 3000)
 SPLITS = ("horizon", "schedule")
+# Less is what solving leaves of 0, as where the only owner's own model is the best one.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -253,7 +255,7 @@ def ask(question: Question) -> Answer:
         relative_fitness=forecasted.expected,
         low=low,
         high=high,
-        alone=forecasted.alone.tolist(),
+        alone=np.where(forecasted.alone <= ROUNDING, 0.0, forecasted.alone).tolist(),
         public=forecasted.public,
         horizon=decision.horizon,
         clip=decision.clip,

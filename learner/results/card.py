@@ -62,8 +62,9 @@ def _purpose(summary: Summary, model: Model) -> list[str]:
     feature_map = model.feature_map
     names = [_plain(rule.name) for rule in feature_map.columns]
     what = _plain(feature_map.target_name)
-    if feature_map.target.positive is not None:
-        what = f"whether {what} is {_plain(feature_map.target.positive)}"
+    if model.has_classes:
+        meaning = model.meaning_of_one
+        what = f"whether {_plain(meaning, len(meaning))}"
     return [
         f"It predicts {what} from {first_few(names, NAMED_COLUMNS)}: a linear model by "
         f"{summary.loss} loss. It was trained with the algorithm {summary.algorithm} over "

@@ -10,13 +10,15 @@ from itertools import pairwise
 import numpy as np
 
 from common.arrays import Indices, Vector
-from common.texts import number_words
+from common.texts import both_ends, counted, number_words
 from learner.results.page import escaped
 
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 48
 # Names of curves: the place of the first, and how far they stand apart.
 HIGHEST_NAME, NAME_HEIGHT = 34, 14
+# A name of a mark and its distance are no wider.
+NAME_ROOM = 110
 # Round values of a decade of which few are shown.
 FINE = (*(k / 10 for k in range(10, 20)), *(k / 2 for k in range(4, 10)), 5.0, 6.0, 7.0, 8.0, 9.0)
 # So many whole values are all shown.
@@ -134,13 +136,11 @@ def strip(
         dots.append((place * 8.0, stacks[place], name, value, good))
     height = BOTTOM + 30 + 8 * max(stacks.values())
     parts = [_log_ticks(low, high, to_x, height)]
-    # Each name stands to the right of its line, below those of lines farther left: none is crossed.
-    for k, mark in enumerate(sorted(marks, key=lambda mark: mark.at)):
-        x = to_x(mark.at)
+    for k, (mark, x, shift) in enumerate(_sides(marks, to_x)):
         y = 12 + NAME_HEIGHT * k
         parts.append(_rule(x, y + 2, height - BOTTOM, mark.color))
-        left = min(x + 4, WIDTH - 110)
-        parts.append(_text(left, y, mark.text, "start", color=mark.color))
+        side = "start" if shift > 0 else "end"
+        parts.append(_text(x + shift, y, mark.text, side, color=mark.color))
     for x, level, name, value, good in dots:
         color = "var(--green)" if good else "var(--red)"
         tip = escaped(f"{name}: {number_words(value)}")
@@ -153,6 +153,18 @@ def strip(
         parts.append(f"{shape}<title>{tip}</title></{'circle' if good else 'rect'}>")
     parts.append(_text(WIDTH - RIGHT, height - 4, label, "end"))
     return _figure(title, parts, height)
+
+
+def _sides(marks: Sequence[Mark], to_x: Scale) -> list[tuple[Mark, float, float]]:
+    """Marks from the highest name to the lowest, their places, and how far from these names stand.
+
+    A name stands to the right of its line and below those of lines farther left, so none is
+    crossed. Where the last one has no room there, it and those near it do the reverse.
+    """
+    placed = sorted(((mark, to_x(mark.at)) for mark in marks), key=lambda entry: entry[1])
+    end = placed[-1][1] if placed and placed[-1][1] + NAME_ROOM > WIDTH else math.inf
+    right = [(mark, x, 4.0) for mark, x in placed if x + NAME_ROOM < end]
+    return right + [(mark, x, -4.0) for mark, x in reversed(placed) if x + NAME_ROOM >= end]
 
 
 def timeline(
@@ -178,13 +190,13 @@ def timeline(
     parts = [_x_axis(_round_steps(1, horizon), to_x, height)]
     for i, (name, count) in enumerate(zip(names, counts, strict=True)):
         y = TOP + row * i
-        tip = escaped(f"{name}: {int(count.sum()):,} responses")
+        tip = escaped(f"{name}: {counted(int(count.sum()), 'response')}")
         bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
         parts.append(f"<g><title>{tip}</title>{bars}</g>")
         if row == 16:
-            # Owners that a program named begin alike.
-            shown = name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
-            parts.append(_text(label - 6, y + 12, shown, "end"))
+            parts.append(_text(label - 6, y + 12, both_ends(name, 7), "end"))
+    if row != 16:
+        parts.append(_text(label, TOP - 8, f"{len(names):,} owners, in the study's order", "start"))
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts.append(_text(WIDTH - RIGHT, height - 4, "communication k", "end"))
     return _figure(TIMELINE, parts, height)
@@ -370,7 +382,7 @@ def _x_axis(ticks: Sequence[float], to_x: Scale, height: int) -> str:
         text = f"{value:,.0f}" if MANY <= value < MOST else f"{value:g}"
         x, half = min(to_x(value), WIDTH - 4 * len(text)), DIGIT / 2 * len(text)
         if x - half >= end:
-            parts.append(_text(x, height - BOTTOM + 14, text, "middle"))
+            parts.append(_text(x, height - BOTTOM + 18, text, "middle"))
             end = x + half + GAP
     return "".join(parts)
 

@@ -52,7 +52,7 @@ def onnx_bytes(model: Model) -> bytes:
     _predict(graph, model, graph.op("Add", product, graph.constant(constant)))
     notes = {"target": feature_map.target_name, "loss": model.loss.name}
     if model.has_classes:
-        notes["positive"] = str(feature_map.target.positive)
+        notes["positive"] = " or ".join(feature_map.target.class_values)
     if model.unprotected is not None:
         notes["unprotected"] = model.unprotected
     if model.insecure_noise:

@@ -91,7 +91,7 @@ def _heading(model: Model) -> str:
     target = model.feature_map.target
     lines = [f"Predicts {target.name!r}: a linear model by {model.loss.name} loss, made by copriv."]
     if model.has_classes:
-        lines.append(f"prediction is 1 where {target.name!r} is {target.positive!r}, else 0.")
+        lines.append(f"prediction is 1 where {model.meaning_of_one}, else 0.")
     if model.unprotected is not None:
         lines.append(f"UNPROTECTED: made from raw records of {model.unprotected}; keep it there.")
     if model.insecure_noise:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from common.files import write_or_refuse
+from common.texts import both_ends
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Verdict
 from learner.results.forecast_page import CURVES
@@ -22,6 +23,8 @@ from learner.results.forecast_page import CURVES
 DOTS_PER_INCH = 130
 # More names than these cover each other.
 MOST_NAMES = 30
+# So many at each end of a long name.
+LETTERS = 10
 # An axis that reaches no further has room for 2 and 5 between powers of ten.
 NARROW = 100.0
 
@@ -52,12 +55,15 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
     owners = verdict.owners
     places = np.arange(len(owners))
     low, high = verdict.interval_90
-    axis.axvspan(max(low, 1e-12), high, color="0.85")
+    low = max(low, 1e-12)
+    # 0 has no place on the axis, and stands left of everything.
+    left = min(low, verdict.relative_fitness_public) / 10.0
+    axis.axvspan(low, high, color="0.85")
     axis.axvline(verdict.relative_fitness, color="black")
     axis.axvline(verdict.relative_fitness_public, color="C1", linestyle=":")
     for gains, marker in ((True, "o"), (False, "x")):
         kept = [i for i, owner in enumerate(owners) if owner.gains == gains]
-        alone = [owners[i].relative_fitness_alone for i in kept]
+        alone = [owners[i].relative_fitness_alone or left for i in kept]
         axis.plot(alone, places[kept], marker, color="C2" if gains else "C3")
     axis.set_xscale("log")
     axis.set_ylim(-0.8, len(owners))
@@ -66,10 +72,11 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
     _beside(axis, top, "together, and nine runs in ten", color="black")
     _beside(axis, (verdict.relative_fitness_public, -0.6), "public model", color="C1")
     few = len(owners) <= MOST_NAMES
-    axis.set_yticks(places if few else [], [owner.name for owner in owners] if few else [])
+    names = [both_ends(owner.name, LETTERS) for owner in owners]
+    axis.set_yticks(places if few else [], names if few else [])
     axis.tick_params(axis="y", labelsize=7)
     axis.set_xlabel(r"relative fitness $\psi$ (0 is the best)")
-    axis.set_title("Own models: circles gain by taking part, crosses do not", fontsize=9)
+    axis.set_title("Own models:\ncircles gain by taking part, crosses do not", fontsize=9)
 
 
 def _beside(axis: Axes, place: tuple[float, float], text: str, *, color: str) -> None:
@@ -97,15 +104,12 @@ def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
     axis.fill_between(x, low, [answer.high for answer in answers], color="0.85")
     together = [answer.relative_fitness for answer in answers]
     alone = [float(np.median(answer.alone)) for answer in answers]
-    axis.plot(x, together, "k.-")
-    axis.plot(x, alone, "C0--")
-    free = [answer.public for answer in answers]
-    axis.plot(x, free, "C1:")
-    axis.annotate(
-        " public model", (x[-1], free[-1]), fontsize=7, va="bottom", ha="right", color="C1"
-    )
-    axis.annotate(" together", (x[0], together[0]), fontsize=7, va="bottom")
-    axis.annotate(" alone, middle owner", (x[0], alone[0]), fontsize=7, va="top", color="C0")
+    axis.plot(x, together, "k.-", label="together")
+    # Of a single owner it is 0, which has no place on the axis.
+    if min(alone) > 0.0:
+        axis.plot(x, alone, "C0--", label="alone, middle owner")
+    axis.plot(x, [answer.public for answer in answers], "C1:", label="public model")
+    axis.legend(fontsize=7)
     axis.set_xscale("log")
     axis.set_yscale("log")
     _plain(axis, axis.xaxis)

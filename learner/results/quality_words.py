@@ -37,9 +37,13 @@ def interval_words(interval: Interval) -> str:
 
 def no_better_than_guessing(quality: QualitySummary) -> list[str]:
     """Whether a constant would do as well as the model: one sentence, or none."""
-    if is_better(quality, quality.common.value, quality.guess):
+    common, guess = quality.common.value, quality.guess
+    # Where a class is rare, a useful model may tell as many records right as a guess does.
+    is_level = quality.measure != "accuracy" and number_words(common) == number_words(guess)
+    if is_better(quality, common, guess) and not is_level:
         return []
-    return ["The model is no better than always predicting the same."]
+    how = "hardly" if is_better(quality, common, guess) else "no"
+    return [f"The model is {how} better than always predicting the same."]
 
 
 def quality_lines(quality: QualitySummary) -> list[str]:

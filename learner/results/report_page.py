@@ -63,7 +63,7 @@ def write_report(folder: Path, summary: Summary) -> Path:
         page(
             title(summary),
             _first(summary),
-            _quality(summary, trace),
+            _quality(summary, trace, model),
             _owners(summary),
             _communication(summary, trace),
             _budget(summary),
@@ -133,7 +133,7 @@ def _first(summary: Summary) -> str:
     )
 
 
-def _quality(summary: Summary, trace: _Trace | None) -> str:
+def _quality(summary: Summary, trace: _Trace | None, model: Model | None) -> str:
     """How good the model is, and how it became so."""
     quality = summary.quality
     parts = []
@@ -154,7 +154,9 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
         )
         kind, whose = ("", " of all owners") if quality.on == "owners" else ("public ", "")
         count = f"{quality.records:,} {kind}records{whose}"
-        caption = f"{quality.target}: {count}; {quality.intervals}"
+        meaning = "" if model is None else model.meaning_of_one
+        what = f"whether {meaning}" if meaning else quality.target
+        caption = f"{what}: {count}; {quality.intervals}"
         parts.append(table("quality", caption, ["model", MEASURES[quality.measure]], rows))
     parts.append(validation_part(summary))
     if summary.is_evaluated:
@@ -357,8 +359,9 @@ def _coefficients(model: Model) -> str:
                 "unknown" if noise is None else Cell(f"{noise:.2g}", noise),
             ]
         )
+    what = "log-odds" if model.has_probabilities else "score" if model.has_classes else "prediction"
     caption = (
-        "Change of the prediction for one more unit of a raw column (of a category: of its code), "
+        f"Change of the {what} for one more unit of a raw column (of a category: of its code), "
         "within the public bounds"
     )
     heads = ["column", "kind", "coefficient", "standard error"]

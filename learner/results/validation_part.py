@@ -22,9 +22,10 @@ def validation_part(summary: Summary) -> str:
         return paragraphs(validation_lines(summary))
     parts = [paragraphs(validation_lines(summary)), _measures(found)]
     if found.table:
-        parts.append(behind(_bins(found, probabilities=summary.loss == "logistic")))
+        bins = _bins(found, probabilities=summary.loss == "logistic")
+        parts.append(behind(bins, "Calibration"))
     if found.by_owner:
-        parts.append(behind(_owners(found)))
+        parts.append(behind(_owners(found), "Owners who agree to be shown"))
     return "".join(parts)
 
 

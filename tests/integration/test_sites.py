@@ -253,6 +253,21 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     assert "200 records" in checked.stdout
 
 
+def test_what_is_exchanged_can_be_read_by_the_other_side_whatever_the_umask(study):
+    """With 077 the laboratory could not read the requests of hospitals in the shared folder."""
+    before = os.umask(0o077)
+    try:
+        assert study.invite().returncode == 0
+        assert study.join().returncode == 0
+        assert study.admit("--yes").returncode == 0
+    finally:
+        os.umask(before)
+    exchanged = sorted((study.folder / "exchange").glob("owner-a.*"))
+    assert [path.suffix for path in exchanged] == [".pem", ".invitation", ".request"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in exchanged} == {0o644}
+    assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
+
+
 def test_public_records_that_are_the_owners_own_join_nothing(study, public_table):
     """Their bounds were taken from what no epsilon then protects."""
     public_table.to_parquet(study.folder / "own.parquet")

@@ -133,3 +133,28 @@ def test_a_study_is_not_put_into_a_folder_that_is_called_as_its_file(study):
     said = refused(*typed)
     assert "give the folder, such as --out new" in said
     assert not Path("new.toml").exists()
+
+
+def test_a_request_that_cannot_be_written_sends_nobody_to_another_folder_for_settings(study, deny):
+    """--out says where the other files go: the request goes where the invitation is."""
+    names = ("ca", "certificate", "key")
+    tls = "".join(f'{name} = "certs/learner/{name}.pem"\n' for name in names)
+    ports = iter((1, 2))
+    text = re.sub(
+        r"^\[\[owners\]\]$",
+        lambda head: f'{head[0]}\naddress = "127.0.0.1:{next(ports)}"',
+        study.read_text(),
+        flags=re.MULTILINE,
+    )
+    study.write_text(f"{text}\n[tls]\n{tls}")
+    typed = ["invite", str(study), "--certs", "made/certs", "--out", "exchange"]
+    assert CliRunner().invoke(cli, typed).exit_code == 0
+    deny(Path("exchange"))
+    invitation = next(Path("exchange").iterdir())
+    typed = ["join", str(invitation), "--data", "stays.csv", "--out", "own"]
+    result = CliRunner().invoke(owner_cli, [*typed, "--allow-private-bounds"])
+    assert isinstance(result.exception, InputError), result.exception
+    said = str(result.exception)
+    assert "request: cannot be written (Permission denied); the request goes where the" in said
+    assert "--out" not in said
+    assert not list(Path("own").iterdir())

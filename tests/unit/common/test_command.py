@@ -7,6 +7,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 from rich.table import Table
 
 from common.command import NO_MORE_THREADS, TOO_LARGE, console, plain_console
@@ -94,6 +95,26 @@ def test_options_of_init_that_every_study_needs_are_listed_first(group):
     assert listed.index("--yes") < listed.index("--query") < listed.index("--encoding")
 
 
+@pytest.mark.parametrize(
+    ("group", "typed", "told"),
+    [
+        (cli, ["--set", "seed=1", "simulate"], "behind the command: copriv COMMAND --set"),
+        (cli, ["train", "x", "--log-format", "json"], "before the command: copriv --log-format"),
+        (owner_cli, ["ledger", "show", "--version"], "before the command: copriv --version"),
+        (owner_cli, ["--out", "x", "join"], "behind the command: copriv COMMAND --out"),
+    ],
+)
+def test_an_option_on_the_wrong_side_of_the_command_is_told_its_place(group, typed, told):
+    result = CliRunner().invoke(group, typed, prog_name="copriv")
+    assert result.exit_code == 2
+    assert result.output.strip().endswith(f" Write it {told}")
+
+
+@pytest.mark.parametrize("typed", [["--nonsense"], ["simulate", "x", "--nonsense"]])
+def test_an_option_that_is_nowhere_is_told_no_place(typed):
+    assert "Write it" not in CliRunner().invoke(cli, typed).output
+
+
 def test_long_texts_stay_different_however_they_begin():
     begun = "Diseases of the circulatory system, "
     texts = [begun + 30 * "x", begun + 30 * "y", *(f"{begun}{i}{60 * 'z'}" for i in range(3)), "no"]
@@ -109,6 +130,12 @@ def test_long_texts_stay_different_however_they_begin():
 )
 def test_numbers_of_times_are_written_out(number, written):
     assert number_words(number, 2) == written
+
+
+def test_numbers_of_many_digits_are_not_written_out():
+    """Thirteen digits of an error of which three are known break tables and columns."""
+    written = [number_words(number) for number in (1.028578663715e12, 3e9, -3e9, 987_654_321.0)]
+    assert written == ["1.03e+12", "3e+09", "-3e+09", "987,654,321"]
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])

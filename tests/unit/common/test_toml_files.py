@@ -78,6 +78,18 @@ def test_what_people_write_in_the_place_of_toml_is_told_how_to_be_written(tmp_pa
     assert told.endswith(f"; {hint}")
 
 
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [
+        ("owners", "each owner stands below [[owners]], in double brackets"),
+        ("privacy", "this section is there already, so write its keys there"),
+    ],
+)
+def test_a_section_that_is_there_twice_is_told_what_to_do(tmp_path, section, hint):
+    told = refusal(tmp_path, f"[{section}]\nname = 'a'\n[{section}]\nname = 'b'\n")
+    assert told.endswith(f"; correct that place; {hint}")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     path = tmp_path / "study.toml"

@@ -1,13 +1,14 @@
 """Where collaboration begins to pay is where the guard lets a study go on."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from common.config import check_settings
 from learner.forecasting.candidate import Candidate
-from learner.forecasting.questions import FACTORS, Answer, questions
+from learner.forecasting.questions import FACTORS, Answer, Question, ask, questions
 from learner.forecasting.verdict import verdict
 from learner.planning.decision import Decision, Expected
 from learner.planning.ground import Ground
@@ -84,6 +85,15 @@ def test_only_an_owner_that_has_the_model_can_gain(candidate):
     assert [owner.smallest_epsilon_factor is None for owner in found.owners] == [True, False]
     assert "gains: 1 owner of 2 gains: b" in sentences(found)
     assert all(owner.gains for owner in told(candidate, GAIN, GAIN).owners)
+
+
+def test_what_solving_leaves_of_0_is_0(candidate, monkeypatch):
+    """The only owner's own model, which is the best one, was forecast at 1.13e-29."""
+    alone = np.array([1.13e-29, 0.2])
+    found = SimpleNamespace(interval=(0.1, 0.2), expected=0.15, alone=alone, public=0.3)
+    monkeypatch.setattr("learner.forecasting.questions.expect", lambda *_, **__: found)
+    base = Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, way="newton")
+    assert ask(Question(candidate=candidate, decision=base)).alone == [0.0, 0.2]
 
 
 def test_where_an_owner_is_the_learner_it_begins_to_pay_where_that_one_gains(candidate):

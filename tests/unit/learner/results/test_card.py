@@ -72,6 +72,11 @@ def test_names_with_dollars_tildes_and_ampersands_stay_as_they_are(make_model, s
     assert r"It predicts a (\$) b (\$) \~c\~ \&lt; from" in text
 
 
+def test_a_card_names_every_value_that_it_predicts(make_model, summary):
+    text = card_text(summary(), make_model("logistic", also_positive=("lost",)))
+    assert "It predicts whether class = late or lost from amount" in text
+
+
 def test_an_owners_reason_cannot_write_the_card(make_model, summary):
     reason = "no\n# Approved <img src=x> [sign](http://x) `now`"
     made = summary().model_copy(update={"validation_missing": {"north": reason}})

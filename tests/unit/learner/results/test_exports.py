@@ -90,6 +90,13 @@ def test_an_onnx_file_says_what_it_is_of(make_model):
     assert told == {"target": "class", "loss": "logistic", "positive": "late"}
 
 
+def test_exports_name_every_value_that_the_prediction_1_stands_for(make_model):
+    model = make_model("logistic", also_positive=("lost",))
+    made = onnx.load_model_from_string(onnx_bytes(model))
+    assert ("positive", "late or lost") in [(p.key, p.value) for p in made.metadata_props]
+    assert "prediction is 1 where class = late or lost, else 0." in sql_query(model)
+
+
 def test_an_onnx_graph_holds_no_constant_that_nothing_uses(make_model):
     # A runtime warns of one. Categories of one word are not joined by a space.
     model = make_model()

@@ -1,12 +1,14 @@
 """What the forecast's picture writes at its axes and beside its lines can be read."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from learner.results.forecast_picture import _beside, _plain
+from learner.forecasting.verdict import OwnerVerdict
+from learner.results.forecast_picture import _beside, _draw_curve, _draw_owners, _plain
 
 
 @pytest.mark.parametrize("end", [0.062, 0.9, 40.0, 4e4])
@@ -31,3 +33,62 @@ def test_words_stay_in_the_picture_and_numbers_apart(end, share):
     assert len(boxes) >= 1
     assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
     assert all("10^" not in tick.label1.get_text() for tick in ticks)
+
+
+@pytest.mark.parametrize("alone", [0.0, 0.001])
+def test_long_names_leave_room_for_the_words_and_0_does_not_widen_the_axis(alone):
+    """The title and what stands at the line were cut; 1e-29 stretched the axis to 1e-30."""
+    names = [f"stadtisches-klinikum-zum-heiligen-geist-und-{k}" for k in range(3)]
+    owners = [
+        OwnerVerdict(
+            name=name,
+            records=100,
+            epsilon="1",
+            relative_fitness_alone=alone,
+            gains=alone > 0,
+            one_more_epsilon_is_worth=0.0,
+            smallest_epsilon_factor=None,
+        )
+        for name in names
+    ]
+    told = SimpleNamespace(
+        owners=owners,
+        interval_90=(6e-5, 8e-4),
+        relative_fitness=3e-4,
+        relative_fitness_public=7e-3,
+    )
+    figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axis = figure.add_subplot()
+    _draw_owners(axis, told)
+    canvas.draw()
+    for words in (axis.title, *axis.texts):
+        at = words.get_window_extent()
+        assert at.x0 >= 0
+        assert at.x1 <= figure.bbox.x1
+    shown = [tick.label1.get_text() for tick in axis.yaxis.get_major_ticks()]
+    assert len(set(shown)) == 3
+    assert axis.get_xlim()[0] > 1e-8
+    drawn = [x for line in axis.lines for x in line.get_xdata() if len(line.get_xdata()) == 3]
+    assert drawn
+    assert min(drawn) > 0
+
+
+def test_names_of_curves_that_begin_together_do_not_cover_each_other():
+    """They stood where their lines begin: where owners are small, on each other."""
+    curve = {
+        str(factor): SimpleNamespace(
+            low=value / 3, high=value * 3, relative_fitness=value, alone=[1.3 * value], public=0.006
+        )
+        for factor, value in ((0.01, 0.09), (1, 0.0004), (100, 2e-7))
+    }
+    figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axis = figure.add_subplot()
+    _draw_curve(axis, curve, "factor on every owner's records")
+    canvas.draw()
+    legend = axis.get_legend()
+    words = [*axis.texts, *(legend.get_texts() if legend else [])]
+    boxes = sorted((one.get_window_extent() for one in words), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert all(one.y1 <= other.y0 for one, other in pairwise(boxes))

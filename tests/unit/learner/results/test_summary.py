@@ -219,6 +219,25 @@ def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the
         assert (words in write_report(tmp_path, summary).read_text()) == is_told
 
 
+def test_a_model_that_reads_the_same_as_a_constant_is_told_of_except_by_accuracy():
+    """0.9997 and 1 are both "1" there: a reader sees no difference, and nothing said so."""
+    words = "The model is hardly better than always predicting the same."
+    close = QUALITY | {"common": {"value": 0.9997, "low": 0.98, "high": 1.02}, "guess": 1.0}
+    assert words in sentences(Summary.model_validate(table(quality=close)))
+    right = close | {"measure": "accuracy", "guess": 0.9996}
+    assert "always predicting the same." not in " ".join(
+        sentences(Summary.model_validate(table(quality=right)))
+    )
+
+
+def test_a_page_names_every_value_that_the_prediction_1_stands_for(tmp_path, make_model):
+    model = make_model("logistic", also_positive=("lost",))
+    (tmp_path / "model.json").write_text(model.to_json())
+    page = write_report(tmp_path, Summary.model_validate(table(quality=QUALITY))).read_text()
+    assert "whether class = late or lost: 100 public records" in page
+    assert "Change of the log-odds for one more unit" in page
+
+
 def test_a_column_named_like_a_heading_keeps_its_name(tmp_path, make_model):
     model = make_model()
     rule = model.feature_map.columns[0].model_copy(update={"name": "The values as a table"})

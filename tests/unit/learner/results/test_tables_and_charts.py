@@ -54,15 +54,17 @@ def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends):
     drawn = curve("t", [line], x_label="k", y_label="fitness")
     numbers = [float(text) for text in re.findall(r'text-anchor="end">([0-9.e+-]+)<', drawn)]
     assert min(numbers) <= low
-    # The picture is 240 high, and its axis ends 44 above.
+    # The picture is 240 high, and its axis ends 48 above.
     places = re.findall(r'y="([0-9.]+)" text-anchor="end">[0-9.e+-]+<', drawn)
-    assert max(map(float, places)) == pytest.approx(240 - 44 + 4)
+    assert max(map(float, places)) == pytest.approx(240 - 48 + 4)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_no_mark_crosses_the_name_of_another(order):
-    marks = (Mark(at=0.26, text="public model"), Mark(at=0.41, text="together"))
-    values = [("a", 0.1, True), ("b", 3.0, False)]
+@pytest.mark.parametrize("ends", [(0.1, 3.0), (0.1, 0.42), (1e-9, 0.4), (0.2, 0.8), (0.4, 9.0)])
+@pytest.mark.parametrize("names", [("public model", "together"), ("together", "public model")])
+def test_no_mark_crosses_the_name_of_another(order, ends, names):
+    marks = (Mark(at=0.26, text=names[0]), Mark(at=0.41, text=names[1]))
+    values = [("a", ends[0], True), ("b", ends[1], False)]
     drawn = strip("t", values, label="fitness", marks=[marks[i] for i in order])
     rules = [
         (float(x), float(top))
@@ -70,9 +72,14 @@ def test_no_mark_crosses_the_name_of_another(order):
     ]
     assert len(rules) == 2
     for name in ("public model", "together"):
-        [(left, line)] = re.findall(rf'x="([0-9.]+)" y="([0-9.]+)"[^>]*>{name}<', drawn)
-        right = float(left) + 8 * len(name)
-        assert not [x for x, top in rules if float(left) < x < right and top < float(line)]
+        [(at, line, side)] = re.findall(
+            rf'x="([0-9.]+)" y="([0-9.]+)" text-anchor="(\w+)"[^>]*>{name}<', drawn
+        )
+        left = float(at) - (8 * len(name) if side == "end" else 0)
+        right = left + 8 * len(name)
+        assert left >= 0
+        assert right <= 440
+        assert not [x for x, top in rules if left < x < right and top < float(line)]
 
 
 def test_names_of_marks_that_lie_close_stand_apart_and_above_the_dots():
@@ -110,7 +117,7 @@ def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end
     places = sorted(map(float, re.findall(r'y="([0-9.]+)"[^>]*>curve \d+</text>', drawn)))
     assert len(places) == count
     assert min(np.diff(places)) >= 14
-    assert 20 < places[0] < places[-1] < height - 44
+    assert 20 < places[0] < places[-1] < height - 48
     # To the right of all curves, and within the picture.
     ends = [float(x) for x in re.findall(r' ([0-9.]+),[0-9.]+" fill="none"', drawn)]
     begins = [float(x) for x in re.findall(r'x="([0-9.]+)"[^>]*>curve \d+</text>', drawn)]
@@ -162,6 +169,30 @@ def test_no_number_below_an_axis_touches_another_or_is_cut_off(low, high):
     assert ends[0][0] >= 0
     assert ends[-1][1] <= 440
     assert all(one[1] <= other[0] for one, other in pairwise(ends))
+
+
+def test_the_lowest_number_beside_an_axis_stands_above_those_below_the_other():
+    """1e-08 and 0.01 touched in the corner."""
+    x = np.array([0.01, 100.0])
+    line = Line(name="together", x=x, y=np.array([0.01, 2e-8]))
+    drawn = curve("t", [line], x_label="k", y_label="fitness", log_x=True)
+    beside = max(float(y) for y in re.findall(r'y="([0-9.]+)" text-anchor="end">1e-08<', drawn))
+    below = min(float(y) for y in re.findall(r'y="([0-9.]+)" text-anchor="middle">', drawn))
+    assert below - beside >= LETTERS
+
+
+def test_one_response_is_said_as_one():
+    drawn = timeline(["a"], [np.array([1.0])], horizon=1, marks=[])
+    assert "<title>a: 1 response</title>" in drawn
+
+
+def test_rows_of_the_timeline_that_are_too_many_for_names_say_what_they_are():
+    def drawn(owners):
+        names = [f"site-{k}" for k in range(owners)]
+        return timeline(names, [np.array([1.0])] * owners, horizon=owners, marks=[])
+
+    assert ">60 owners, in the study&#x27;s order</text>" in drawn(60)
+    assert "s order" not in drawn(20)
 
 
 def test_long_names_that_begin_alike_are_told_apart_beside_the_timeline():

@@ -1,5 +1,6 @@
 """What owners say of a finished model, put together: numbers, intervals and the verdict."""
 
+import re
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -261,6 +262,18 @@ def test_a_bin_that_noise_makes_less_than_empty_is_empty(make_terms):
     )
     found = summarise_validation(validated, names=["a"], num_records=[10_000])
     assert [each.share for each in found.table] == [1.0, 0.0]
+
+
+def test_what_can_be_opened_says_what_it_is(summarised, summary):
+    """Both were called "The values as a table", below a table that they are not the values of."""
+    found = summarised(0.1)
+    bins = [{"up_to": 0.0, "share": 0.5}]
+    one = {"name": "a", "loss": found.loss}
+    given = found.model_dump() | {"table": bins, "by_owner": [one]}
+    run = summary().model_copy(update={"validation": type(found).model_validate(given)})
+    page = validation_part(run)
+    opened = re.findall("<summary>([^<]+)</summary>", page)
+    assert opened == ["Calibration", "Owners who agree to be shown"]
 
 
 def test_what_a_bound_cuts_off_is_said_before_the_number(summarised, summary):
