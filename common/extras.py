@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,3 +50,19 @@ def needing_extras(what: str) -> Iterator[None]:
         raise InputError(
             f"{what} needs a folder that matplotlib can write to; set MPLCONFIGDIR to one"
         ) from None
+
+
+@contextmanager
+def away_from_here() -> Iterator[None]:
+    """Import what would read settings in the folder where a command was typed.
+
+    They may be a stranger's: matplotlib takes a ``matplotlibrc`` there. Version 3.9 can be made to
+    run code by it, and later ones to run TeX on a text of its own.
+    """
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    try:
+        os.chdir("/")
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)

@@ -17,18 +17,41 @@ unless a study gains (:func:`owner.core.is_worth_compiling`).
 from __future__ import annotations
 
 import math
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
-from numba import config, njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic, register_jitable
 
 from common.arrays import Vector
 from common.errors import DoubtWarning
 from owner.shards import LEAST_NORM
+
+
+@contextmanager
+def _without_yaml() -> Iterator[None]:
+    """Import what shall find no yaml."""
+    modules = cast(dict[str, Any], sys.modules)
+    kept = {name: modules.pop(name) for name in ("yaml",) if name in modules}
+    modules["yaml"] = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        del modules["yaml"]
+        modules.update(kept)
+
+
+# With yaml, numba would be set by a file in the folder where a command was typed, now and before it
+# compiles: also which file of the user's it writes its notes to, and what it imports.
+with _without_yaml():
+    from numba import config, njit, types
+    from numba.core import cgutils
+    from numba.extending import intrinsic, register_jitable
+config._config_fname = ""
 
 # (features, targets, theta, the loss's parameter or 0, clip or infinity) -> sum of gradients.
 Kernel = Callable[[np.ndarray, Vector, Vector, float, float], Vector]

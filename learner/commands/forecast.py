@@ -15,6 +15,7 @@ from rich.console import Console
 
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
+from common.extras import away_from_here
 from common.features import FeatureMap
 from common.files import real_path
 from common.small_files import read_own
@@ -237,7 +238,8 @@ def _leave(found: Verdict, folder: Path, *, asked: str) -> None:
     write_json(folder / VERDICT, _plain(found.as_json() | {ASKED: asked}))
     write_forecast_page(folder, found)
     try:
-        from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415
+        with away_from_here():
+            from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415
     except ModuleNotFoundError:
         return
     except OSError as error:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
+from common.extras import away_from_here
 from common.files import make_folder, refused
 from learner.reproduction.documents import check_document, markdown_table, replace_section
 from learner.reproduction.figures import figure_numbers, uses_grid
@@ -88,7 +89,8 @@ def run_reproduction(
       InputError: A name is no figure, the records that one needs are not given, the cluster is
         not there, a figure cannot be computed, or the document takes no section.
     """
-    from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
+    with away_from_here():
+        from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
 
     figures = chosen_figures(names)
     files = _files(data, tables, figures)

@@ -97,6 +97,23 @@ def test_pictures_of_the_papers_need_a_folder_that_can_be_written(homeless):
 
 
 @pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("forecast", STUDY, "--quick", "--jobs", "1", "--out", "out"), 0),
+        (("reproduce", "A4", "--loans", "loans.csv"), 2),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_a_file_in_the_working_folder_sets_no_pictures(tmp_path, words, status):
+    """Matplotlib's settings there may be a stranger's: some versions run what they say."""
+    (tmp_path / "matplotlibrc").write_text("figure.dpi: none\n")
+    done = running(tmp_path, WITHOUT, "numba")(*words)
+    assert done.returncode == status, done.stderr
+    assert "matplotlibrc" not in done.stderr
+    assert (status == 0) == (tmp_path / "out" / "forecast.png").exists()
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("reproduce", "A4", "--loans", "loans.csv"), "copriv: this command needs the package mat"),

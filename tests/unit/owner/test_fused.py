@@ -19,6 +19,7 @@ from owner.core import COMPILED_CELLS, exact_answer, is_worth_compiling, mean_gr
 from owner.shards import Shard
 
 EVERY_FLAG = 31
+ROOT = Path(core.__file__).parents[1]
 
 
 def records_of(n, p, *, dtype=np.float64, seed=0):
@@ -208,6 +209,45 @@ def test_owners_do_not_import_numba_until_a_study_gains():
     text = "import sys, owner.server, learner.training.memory_owner; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+FIRST_KERNEL = """
+import os, sys
+from pathlib import Path
+{before}
+from owner import fused
+{between}
+made = fused.kernel("squared", clipped=True, kept_in=lambda: os.environ["KEPT_IN"])
+assert fused._is_right(made, "squared", clipped=True, storage="float64")
+import yaml
+"""
+LIE_IN_WAIT = "Path('.numba_config.yaml').write_text(os.environ['SAYS'])"
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [
+        *(("before", says) for says in ("dump_html: {}", "disable_jit: 1", "7: 1")),
+        ("before", "cache_locator_classes: a.B"),
+        *(("between", says) for says in ("dump_html: {}", "disable_jit: 1")),
+    ],
+)
+def test_a_file_in_the_working_folder_sets_no_compiler(tmp_path, when, says):
+    """Numba takes settings from there, if it finds yaml: also which file it shall write to."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    text = FIRST_KERNEL.format(**{"before": "", "between": "", when: LIE_IN_WAIT})
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", text],
+        cwd=tmp_path,
+        env=os.environ
+        | {"PYTHONPATH": str(ROOT), "SAYS": says.format(precious), "KEPT_IN": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert precious.read_text() == "mine"
 
 
 def test_compiled_code_is_read_only_from_a_folder_of_this_user_alone(tmp_path):
