@@ -11,7 +11,7 @@ from fractions import Fraction
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
 _PERCENT = re.compile(r"[+-]?[0-9][0-9.,]* ?%", re.ASCII)
 # Larger numbers are written with an exponent.
-MOST_WRITTEN_OUT = 1e9
+MOST_WRITTEN_OUT = 1e10
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
