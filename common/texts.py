@@ -11,7 +11,7 @@ from fractions import Fraction
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9.,]*", re.ASCII)
 _PERCENT = re.compile(r"[+-]?[0-9][0-9.,]* ?%", re.ASCII)
 # Larger numbers are written with an exponent.
-MOST_WRITTEN_OUT = 1e10
+MOST_WRITTEN_OUT = 1e9
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
@@ -121,7 +121,7 @@ def number_words(value: float, digits: int = 3) -> str:
     """
     value += 0.0  # without the sign of a zero
     short = f"{value:.{digits}g}"
-    is_whole = 10.0**digits <= abs(float(short)) < MOST_WRITTEN_OUT
+    is_whole = 10.0**digits <= abs(float(short)) <= MOST_WRITTEN_OUT
     return f"{value:,.0f}" if is_whole else short
 
 
