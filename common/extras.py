@@ -59,7 +59,7 @@ def away_from_here() -> Iterator[None]:
     They may be a stranger's: matplotlib takes a ``matplotlibrc`` there. Version 3.9 can be made to
     run code by it, and later ones to run TeX on a text of its own.
     """
-    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    here = os.open(".", os.O_PATH)
     try:
         os.chdir("/")
         yield

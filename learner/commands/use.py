@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from common.column_faults import warn_of_inputs, warn_of_marks, warn_of_misfits
-from common.config import check_settings, load_settings
+from common.config import check_settings
 from common.errors import DoubtWarning, InputError
 from common.extras import needing_extras
 from common.files import real_path, refuse_to_replace, write_or_refuse
@@ -22,8 +22,7 @@ from common.model import Model, read_model
 from common.suggestions import check_columns
 from common.tables import TableSource, open_source, placed, read_header, read_table
 from common.totals import refuse_totals
-from learner.planning.settings import StudySettings
-from learner.results.run_folder import JOURNAL, SETTINGS, parquet_bytes, why_unfinished
+from learner.results.run_folder import JOURNAL, parquet_bytes, settings_of_run, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
@@ -215,7 +214,7 @@ def _warn_if_learnt_from(source: TableSource, run: Path, *, where: str) -> None:
     """Warn of a table that the study of a run folder took records from."""
     # A model's file has no study beside it, and what a stranger's folder has may be none.
     with contextlib.suppress(InputError):
-        settings = load_settings(StudySettings, run / SETTINGS)
+        settings = settings_of_run(run)
         named = [settings.features.public, *(entry.data for entry in settings.owners)]
         if _records_of(source) in {
             _records_of(placed(each or TableSource(), settings.data)) for each in named

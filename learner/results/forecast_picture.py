@@ -106,8 +106,8 @@ def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
     alone = [float(np.median(answer.alone)) for answer in answers]
     axis.plot(x, together, "k.-", label="together")
     # Of a single owner it is 0, which has no place on the axis.
-    if min(alone) > 0.0:
-        axis.plot(x, alone, "C0--", label="alone, middle owner")
+    if any(alone):
+        axis.plot(x, [each or math.nan for each in alone], "C0--", label="alone, middle owner")
     axis.plot(x, [answer.public for answer in answers], "C1:", label="public model")
     axis.legend(fontsize=7)
     axis.set_xscale("log")

@@ -38,11 +38,12 @@ def interval_words(interval: Interval) -> str:
 def no_better_than_guessing(quality: QualitySummary) -> list[str]:
     """Whether a constant would do as well as the model: one sentence, or none."""
     common, guess = quality.common.value, quality.guess
-    # Where a class is rare, a useful model may tell as many records right as a guess does.
-    is_level = quality.measure != "accuracy" and number_words(common) == number_words(guess)
-    if is_better(quality, common, guess) and not is_level:
-        return []
-    how = "hardly" if is_better(quality, common, guess) else "no"
+    how = "no"
+    if is_better(quality, common, guess):
+        # Where a class is rare, a useful model may tell as many records right as a guess does.
+        if quality.measure == "accuracy" or number_words(common) != number_words(guess):
+            return []
+        how = "hardly"
     return [f"The model is {how} better than always predicting the same."]
 
 

@@ -79,15 +79,18 @@ def test_a_run_says_that_its_folder_cannot_be_written(study, deny, command):
     )
 
 
-def test_training_says_that_its_folder_cannot_be_written(study, deny):
+def with_addresses(study):
     ports = iter((1, 2))
-    text = re.sub(
+    return re.sub(
         r"^\[\[owners\]\]$",
         lambda head: f'{head[0]}\naddress = "127.0.0.1:{next(ports)}"',
-        study.read_text(),
+        study,
         flags=re.MULTILINE,
     )
-    study.write_text(text)
+
+
+def test_training_says_that_its_folder_cannot_be_written(study, deny):
+    study.write_text(with_addresses(study.read_text()))
     (study.parent.parent / "file").touch()
     assert "file" in refused("train", study, "--resume", "file/run")
     deny(study.parent.parent / "run")
@@ -139,14 +142,7 @@ def test_a_request_that_cannot_be_written_sends_nobody_to_another_folder_for_set
     """--out says where the other files go: the request goes where the invitation is."""
     names = ("ca", "certificate", "key")
     tls = "".join(f'{name} = "certs/learner/{name}.pem"\n' for name in names)
-    ports = iter((1, 2))
-    text = re.sub(
-        r"^\[\[owners\]\]$",
-        lambda head: f'{head[0]}\naddress = "127.0.0.1:{next(ports)}"',
-        study.read_text(),
-        flags=re.MULTILINE,
-    )
-    study.write_text(f"{text}\n[tls]\n{tls}")
+    study.write_text(f"{with_addresses(study.read_text())}\n[tls]\n{tls}")
     typed = ["invite", str(study), "--certs", "made/certs", "--out", "exchange"]
     assert CliRunner().invoke(cli, typed).exit_code == 0
     deny(Path("exchange"))

@@ -1,5 +1,6 @@
 """What the forecast's picture writes at its axes and beside its lines can be read."""
 
+import math
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -92,3 +93,20 @@ def test_names_of_curves_that_begin_together_do_not_cover_each_other():
     boxes = sorted((one.get_window_extent() for one in words), key=lambda box: box.y0)
     assert len(boxes) == 3
     assert all(one.y1 <= other.y0 for one, other in pairwise(boxes))
+
+
+def test_a_curve_leaves_out_the_single_owner_whose_own_model_is_the_best():
+    """All of it was left out, where one of its points is 0."""
+    curve = {
+        str(owners): SimpleNamespace(
+            low=0.001, high=0.01, relative_fitness=0.003, alone=[alone] * owners, public=0.006
+        )
+        for owners, alone in ((1, 0.0), (2, 0.02), (3, 0.03))
+    }
+    axis = Figure().add_subplot()
+    _draw_curve(axis, curve, "owners")
+    (drawn,) = (line for line in axis.lines if line.get_label() == "alone, middle owner")
+    assert list(drawn.get_ydata())[1:] == [0.02, 0.03]
+    assert math.isnan(drawn.get_ydata()[0])
+    _draw_curve(axis := Figure().add_subplot(), {"1": curve["1"]}, "owners")
+    assert {line.get_label() for line in axis.lines} == {"together", "public model"}
