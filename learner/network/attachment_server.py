@@ -121,8 +121,11 @@ class AttachmentServer:
                     return first, when
                 if time_scale == 0:
                     self._cut_off(present)
-                if not self._changed.wait(until - time.monotonic()):
+                left = until - time.monotonic()
+                if left <= 0:
                     return None
+                # Not until something comes: a silence may be over first.
+                self._changed.wait(min(left, self._deadline))
 
     def _cut_off(self, present: dict[int, OwnerStream]) -> None:
         """In virtual time all wait for an owner that is attached but silent."""

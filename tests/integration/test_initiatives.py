@@ -455,6 +455,31 @@ def test_an_owner_that_comes_again_and_again_and_never_asks_keeps_no_other_waiti
             restless.join()
 
 
+def test_whose_silence_is_over_is_cut_off_also_while_nothing_else_happens():
+    """It was looked at when something came, or when the wait was over."""
+    over = threading.Event()
+    with (
+        AttachmentServer(["silent", "north"], "127.0.0.1:0", deadline=0.3, patience=5) as learner,
+        grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
+    ):
+
+        def said(name, *messages):
+            yield pb.OwnerMessage(hello=pb.Hello(name=name))
+            yield from messages
+            over.wait(20)
+
+        asks = pb.OwnerMessage(request=pb.UpdateRequest(time=1.0))
+        attach = methods("Learner", channel).Attach
+        calls = [attach(said("silent")), attach(said("north", asks))]
+        wait_until(lambda: all(owner.stream is not None for owner in learner.owners))
+        try:
+            first = learner.next_request(now=0.0, time_scale=0.0, ready=lambda _: True, timeout=10)
+            assert first == (1, 1.0)
+        finally:
+            over.set()
+        del calls
+
+
 def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
     with (
         AttachmentServer(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
