@@ -86,37 +86,6 @@ def epsilon_per_response(*, epsilon: Fraction, responses: int, kappa: int = 1) -
     return epsilon / (responses * kappa)
 
 
-def noise_scale(*, l1_sensitivity: float, epsilon: Fraction, responses: int) -> float:
-    r"""Scale of the Laplace noise that makes all promised responses together epsilon-DP.
-
-    The budget is split evenly: one response spends :math:`\epsilon/m`, m of them
-    :math:`\epsilon` by basic composition, whatever the learner asks in between:
-
-    .. math::  b = \Delta_1 \, m / \epsilon, \qquad \Delta_1 = 2\,\Xi / n_i
-
-    Args:
-      l1_sensitivity: Largest L1 change of one response when one record is replaced,
-        in gradient units.
-      epsilon: The owner's budget for the whole study.
-      responses: The number m of responses promised in the study.
-
-    Returns:
-      The scale b of each coordinate's noise, in gradient units.
-
-    Raises:
-      ValueError: An argument is not positive (NaN is not positive).
-
-    >>> noise_scale(l1_sensitivity=0.06, epsilon=Fraction(10), responses=1000)
-    6.0
-
-    References: Theorem 1 of Farokhi et al. (2021) with m = T.
-    """
-    if not 0 < l1_sensitivity < math.inf:
-        raise ValueError(f"l1_sensitivity: got {l1_sensitivity}, expected a finite value > 0")
-    share = epsilon_per_response(epsilon=epsilon, responses=responses)
-    return float(Fraction(l1_sensitivity) / share)
-
-
 def exact_sum(values: Iterable[Fraction]) -> Fraction:
     """The exact sum, by halves: denominators chosen to be awkward cost little.
 
@@ -274,8 +243,9 @@ def _in_units(change: Fraction, k: int, *, dimension: int, bound: float) -> int:
 def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoisePlan:
     r"""The noise that makes an owner's m responses together epsilon-DP.
 
-    Theorem 1 asks for :math:`b = 2\Xi m\kappa/(n_i\epsilon)`. The plan's scale is that, plus
-    what rounding to the grid (below 1e-6) and floating-point sums (below
+    Each response spends :math:`\epsilon/(\kappa m)`, and basic composition adds them up, whatever
+    the learner asks in between. So Theorem 1 asks for :math:`b = 2\Xi m\kappa/(n_i\epsilon)`. The
+    plan's scale is that, plus what rounding to the grid (below 1e-6) and floating-point sums (below
     :math:`n_i^2 \cdot 10^{-17}` beyond some million records) add to the sensitivity.
 
     Args:
@@ -295,7 +265,7 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
     >>> round(plan.noise_scale, 4), round(2 * 33.0 * 1000 / (100 * 10), 4)
     (66.0, 66.0)
 
-    References: Theorem 1 of Farokhi et al. (2021).
+    References: Theorem 1 of Farokhi et al. (2021) with m = T.
     """
     share = epsilon_per_response(
         epsilon=terms.epsilon, responses=terms.responses, kappa=terms.kappa

@@ -8,7 +8,7 @@ import pytest
 
 from common.domain import Domain
 from common.losses import Hinge
-from common.privacy import UNIT_ROUNDOFF, l1_sensitivity, noise_scale, plan_noise
+from common.privacy import UNIT_ROUNDOFF, l1_sensitivity, plan_noise
 from common.stretches import STRETCHES, block_records, longest_chain, stretches
 from common.terms import Records
 from owner.gradients import by_compiled_code, in_blocks
@@ -93,8 +93,7 @@ def test_many_records_need_little_more_noise_than_the_formula(n, times, monkeypa
     stretches.cache_clear()
     terms = make_terms(responses=1, epsilon=Fraction(1), clip=0.5)
     domain = Domain(feature_bound=np.ones(1), target_bound=1.0)
-    exact = l1_sensitivity(gradient_bound=0.5, num_records=n)
-    formula = noise_scale(l1_sensitivity=exact, epsilon=Fraction(1), responses=1)
+    formula = l1_sensitivity(gradient_bound=0.5, num_records=n)  # epsilon and m are 1
     planned = plan_noise(terms, domain, num_records=n).noise_scale
     counted = longest_chain(n, 1) * UNIT_ROUNDOFF * n
     assert 1 + counted < planned / formula < times
