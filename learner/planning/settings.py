@@ -18,6 +18,7 @@ from common.files import real_path
 from common.losses import LOSSES
 from common.names import Name, repeated
 from common.tables import TableSource
+from common.texts import first_few
 from common.tls import TlsSettings
 from learner.planning.privacy_settings import PrivacySettings, check_left_open
 from learner.planning.sections import (
@@ -35,6 +36,7 @@ from learner.planning.sections import (
 )
 
 Share = Annotated[float, Field(gt=0, le=1)]
+NAMED = 20  # owners in a sentence
 
 
 class ForecastSettings(Settings):
@@ -279,14 +281,15 @@ def check_forecast(settings: StudySettings) -> None:
     Raises:
       InputError: It names the key and the owners.
     """
-    owners = [entry.name for entry in settings.owners]
+    owners = {entry.name: entry for entry in settings.owners}
     for key in ("groups", "records", "availability_of"):
         strangers = [repr(name) for name in getattr(settings.forecast, key) if name not in owners]
         if strangers:
             are = "is not an owner" if len(strangers) == 1 else "are not owners"
             raise InputError(
-                f"forecast.{key}: {', '.join(strangers)} {are} of this study; correct the "
-                f"spelling, or remove what is not one of its owners, which are {', '.join(owners)}"
+                f"forecast.{key}: {first_few(strangers, NAMED)} {are} of this study; correct the "
+                "spelling, or remove what is not one of its owners, which are "
+                f"{first_few([*owners], NAMED)}"
             )
 
 
@@ -337,7 +340,7 @@ def _group_problems(settings: StudySettings) -> Iterator[str]:
     if unknown:
         yield (
             f"groups: {unknown[0]!r} is not an owner of this study; name its owners, which are "
-            f"{', '.join(names)}"
+            f"{first_few([*names], NAMED)}"
         )
     if twice:
         yield f"groups: {twice[0]!r} stands in two groups; name each owner once"

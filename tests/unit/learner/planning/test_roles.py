@@ -17,7 +17,7 @@ from learner.planning.plan import Plan
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
-from learner.planning.settings import StudySettings, load_study
+from learner.planning.settings import StudySettings, check_forecast, load_study
 
 NAMES = ("a", "b", "c", "d")
 
@@ -40,6 +40,17 @@ def study(**changes):
 def plan(settings):
     decision = Decision(num_records=(100, 200, 300, 400), horizon=50, clip=None, constant=1e-3)
     return Plan(settings=settings, num_features=2, decision=decision, seed=3)
+
+
+def test_of_many_owners_an_error_names_the_first():
+    many = [{"name": f"owner-{i}"} for i in range(3000)]
+    with pytest.raises(InputError, match="owner-0, owner-1, ") as refused:
+        study(owners=many, groups=[["a"]])
+    assert len(str(refused.value)) < 500
+    records = {f"stranger-{i}": 5 for i in range(3000)}
+    with pytest.raises(InputError, match="are not owners of this study") as refused:
+        check_forecast(study(owners=many, forecast={"records": records}))
+    assert len(str(refused.value)) < 1000
 
 
 def rates(*values):
