@@ -14,7 +14,7 @@ from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import as_number
+from learner.results.verdict_words import NAMED, as_number, never_asked
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
@@ -173,15 +173,11 @@ def _limits(summary: Summary, model: Model) -> list[str]:
     ]
     if model.coefficient_noise is None:
         lines[2] = "Its parameters carry noise of unknown size."
-    left = [owner.name for owner in summary.owners if owner.responses_left]
-    if left:
-        lines.append(f"Not all that was promised was answered: {', '.join(left)}.")
+    if left := [owner.name for owner in summary.owners if owner.responses_left]:
+        lines.append(f"Not all that was promised was answered: {first_few(left, NAMED)}.")
     if lost := [owner.name for owner in summary.owners if owner.responses_lost]:
-        lines.append(f"Some answers were charged and lost in a crash: {', '.join(lost)}.")
-    idle = [owner.name for owner in summary.owners if owner.is_left_out]
-    if idle:
-        lines.append(f"Never asked, so nothing of theirs is in it: {', '.join(idle)}.")
-    return lines
+        lines.append(f"Some answers were charged and lost in a crash: {first_few(lost, NAMED)}.")
+    return lines + never_asked(summary)
 
 
 def _how(summary: Summary) -> str:

@@ -15,7 +15,7 @@ from learner.results.page import Cell, texts
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import as_number, who_gains
+from learner.results.verdict_words import as_number, never_asked, who_gains
 
 # How many names a sentence has, and letters of a name at least a line of a table.
 NAMED, SHORTEST = 6, 5
@@ -119,12 +119,8 @@ def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
         *lost_sentences(summary),
         *([] if has_shown_start else [*edge, *way_sentences(summary)]),
         *choice_sentences(summary),
+        *never_asked(summary),
     ]
-    idle = [owner.name for owner in summary.owners if owner.is_left_out]
-    if idle:
-        lines.append(
-            f"The clocks never chose {', '.join(idle)}, which therefore promised and spent nothing."
-        )
     if summary.is_evaluated:
         lines.append(_how_good(summary))
     if summary.quality is not None:

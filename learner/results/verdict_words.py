@@ -119,10 +119,14 @@ def notes(summary: Summary) -> list[str]:
             f"The run ended after {summary.ticks:,} of {summary.horizon:,} communications; what "
             "was not answered was not spent."
         )
+    return lines + never_asked(summary)
+
+
+def never_asked(summary: Summary) -> list[str]:
+    """Who had no turn in the schedule: one sentence, or none."""
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
-    if idle:
-        lines.append(f"Never asked, so they promised and spent nothing: {first_few(idle, NAMED)}.")
-    return lines
+    few = first_few(idle, NAMED)
+    return [f"Never asked, so they promised and spent nothing: {few}."] if idle else []
 
 
 def as_number(text: str) -> float:

@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import InputError
 from learner.commands.runs import Run
+from learner.results.card import card_text
 from learner.results.report import choice_sentences, sentences
 from learner.results.report_page import write_report
 from learner.results.summary import (
@@ -144,6 +145,22 @@ def test_what_was_lost_in_a_crash_is_said(tmp_path):
     owners = [owner("a", responses=5, responses_lost=3), owner("b", responses=5)]
     summary = Summary.model_validate(table(ticks=7, owners=owners))
     assert "Charged, but lost in a crash: a (3)." in write_report(tmp_path, summary).read_text()
+
+
+def test_of_many_owners_that_were_never_asked_or_did_not_answer_all_the_first_are_named(
+    make_model, tmp_path
+):
+    idle = {"responses": 0, "epsilon_spent": "0"}
+    owners = [owner(f"idle-{i}", **idle) for i in range(500)]
+    owners += [owner(f"away-{i}", responses_left=1, responses_lost=1) for i in range(500)]
+    summary = Summary.model_validate(table(owners=owners, validation_missing={}))
+    line = "Never asked, so they promised and spent nothing: idle-0, "
+    (printed,) = (each for each in sentences(summary) if each.startswith(line))
+    assert printed.endswith("idle-5 and 494 more.")
+    assert printed in write_report(tmp_path, summary).read_text()
+    card = card_text(summary, make_model())
+    assert f"- {printed}" in card
+    assert card.count("away-5 and 494 more.") == 2
 
 
 def test_who_counts_less_than_by_its_records_is_said():
