@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import as_listed, console, out_folder
+from common.command import as_listed, checked_option, console, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
@@ -220,11 +219,10 @@ def join(
 ) -> None:
     """Join the study of an invitation.
 
-    Makes settings, a key, and a request to send back. Shows what is asked and how each column
-    fits, here only, and writes nothing if one does not: map it with --rename, --unit and
-    --spelling, or pass one that is right with --accept. The request and, later, the certificate
-    are beside INVITATION; the key never leaves FOLDER. Tell the learner the fingerprint by
-    telephone.
+    Makes settings, a key, and a request to send back. Shows what is asked and how each column fits,
+    here only, and writes nothing if one does not: map it with --rename, --unit and --spelling, or
+    pass one that is right with --accept. The request and, later, the certificate are beside
+    INVITATION; the key never leaves FOLDER. Tell the learner the fingerprint by telephone.
 
     Example: copriv-owner join bank.invitation --data loans.csv --rename income=pay
     """
@@ -236,9 +234,14 @@ def join(
         table=typed_place(data, words),
         folder=out,
         beside=file.parent,
-        epsilon_lifetime=_epsilon(epsilon_lifetime),
+        epsilon_lifetime=None
+        if epsilon_lifetime is None
+        else checked_option("--epsilon-lifetime", epsilon_lifetime, parse_epsilon),
         rename=parse_pairs("--rename", words["rename"]),
-        units={name: _factor(text) for name, text in parse_pairs("--unit", words["unit"]).items()},
+        units={
+            name: float(checked_option("--unit", factor, parse_epsilon))
+            for name, factor in parse_pairs("--unit", words["unit"]).items()
+        },
         spellings=parse_spellings(words["spelling"]),
         allow_private_bounds=allow_private_bounds,
     )
@@ -278,20 +281,6 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
         "when the learner sees the same, and the certificate is beside the request: "
         f"copriv-owner {asked.way} {shlex.quote(str(settings))}"
     )
-
-
-def _epsilon(text: str | None) -> Fraction | None:
-    try:
-        return None if text is None else parse_epsilon(text)
-    except ValueError as error:
-        raise click.BadParameter(f"--epsilon-lifetime: got {text!r}, {error}") from None
-
-
-def _factor(text: str) -> float:
-    try:
-        return float(parse_epsilon(text))
-    except ValueError as error:
-        raise click.BadParameter(f"--unit: got {text!r}, {error}") from None
 
 
 def show_site(

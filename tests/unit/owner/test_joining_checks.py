@@ -12,6 +12,7 @@ from common.errors import InputError
 from common.feature_settings import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
+from owner.cli import cli
 from owner.joining import asked_in_words
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.translation import parse_pairs, parse_spellings
@@ -69,6 +70,22 @@ def test_a_spelling_in_words_that_the_study_has_not_is_refused(study_map, spelli
 )
 def test_a_spelling_that_says_something_to_the_study_passes(study_map, spelling):
     typed(study_map, spelling)
+
+
+@pytest.mark.parametrize(
+    ("typed_words", "told"),
+    [
+        (("--epsilon-lifetime", "0,5"), "--epsilon-lifetime: got '0,5'"),
+        (("--unit", "age=50%"), "--unit: got '50%'"),
+    ],
+)
+def test_a_number_typed_with_a_comma_or_a_percent_sign_is_told_how_to_be_written(
+    tmp_path, typed_words, told
+):
+    (tmp_path / "a.invitation").touch()
+    words = ["join", str(tmp_path / "a.invitation"), "--data", "stays.csv", *typed_words]
+    with pytest.raises(InputError, match=f"^{told}, expected a number .*; write a number without"):
+        cli(words, standalone_mode=False)
 
 
 def test_a_category_and_a_date_have_no_unit(study_map):
