@@ -262,5 +262,5 @@ def ask(question: Question) -> Answer:
         constant=decision.constant,
         split=settings.privacy.split,
         algorithm=settings.algorithm.name,
-        ways={way: its.relative_fitness for way, its in decision.ways.items()},
+        ways=decision.forecasts,
     )

@@ -148,6 +148,11 @@ class Decision:
     validation: str = "0"
     validated_by: tuple[str, ...] = ()
 
+    @property
+    def forecasts(self) -> dict[str, float]:
+        """The expected relative fitness of each way of learning, by its name."""
+        return {way: its.relative_fitness for way, its in self.ways.items()}
+
     def to_json(self) -> str:
         """The decision as text, for the journal.
 

@@ -54,15 +54,13 @@ def ways_sentence(decision: Decision, *, own: str, initiative: str = "learner") 
     ...     public=0.0046), own="newton")
     'newton: forecast 0.002, ticks 0.01, public model 0.0046'
     """
-    if decision.public is None or own not in decision.ways:
+    forecasts = decision.forecasts
+    if decision.public is None or own not in forecasts:
         return None
-    others = [
-        f"{way} {its.relative_fitness:.3g}" for way, its in decision.ways.items() if way != own
-    ]
-    first = f"{own}: forecast {decision.ways[own].relative_fitness:.3g}"
+    reached, best = forecasts[own], min(forecasts, key=forecasts.__getitem__)
+    others = [f"{way} {expected:.3g}" for way, expected in forecasts.items() if way != own]
+    first = f"{own}: forecast {reached:.3g}"
     line = ", ".join([first, *others, f"public model {decision.public:.3g}"])
-    best = min(decision.ways, key=lambda way: decision.ways[way].relative_fitness)
-    better, reached = (decision.ways[way].relative_fitness for way in (best, own))
     if not reached < to_beat(decision.public):
         line += "; the public model, which is free, is no worse"
     elif decision.shrunk is not None and not reached < to_beat(decision.shrunk):
@@ -71,9 +69,8 @@ def ways_sentence(decision: Decision, *, own: str, initiative: str = "learner") 
             f"{decision.shrunk:.3g}, and it is free, too"
         )
     if decision.way is not None:
-        expected = {way: its.relative_fitness for way, its in decision.ways.items()}
-        line += why_taken(own, expected)
-    elif better * LEVEL < reached:
+        line += why_taken(own, forecasts)
+    elif forecasts[best] * LEVEL < reached:
         # It may choose another one: it compares ticks, too, all ways world by world.
         without = "" if initiative == "learner" else " without algorithm.initiative"
         line += f"; {best} is forecast to be better"
@@ -128,8 +125,8 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     """
     if not settings.is_guarded or decision.public is None or not decision.ways:
         return
-    forecasts = {way: its.relative_fitness for way, its in decision.ways.items()}
-    best = min(forecasts, key=lambda way: forecasts[way])
+    forecasts = decision.forecasts
+    best = min(forecasts, key=forecasts.__getitem__)
     problem = _no_better(settings, forecasts[best], decision)
     if problem is not None:
         raise GuardError(f"{_none_of(decision)} is forecast to beat {problem}")
