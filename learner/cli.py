@@ -95,6 +95,11 @@ def simulate(
         # It imports what owners need while this process imports what it needs.
         parent = None if in_memory else stack.enter_context(warm_parent())
         loaded = load_study(study, overrides, data, yes=yes)
+        if in_memory and loaded.algorithm.initiative == "owner":
+            raise InputError(
+                '--in-memory: with algorithm.initiative = "owner" owners come over sockets; leave '
+                "out --in-memory, or set another initiative"
+            )
         from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
         from learner.commands.study import run_simulation  # noqa: PLC0415 (as above)
         from learner.network.processes import Hosting  # noqa: PLC0415 (as above)

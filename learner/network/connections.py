@@ -165,11 +165,6 @@ def _memory_owners(
     settings: StudySettings, shards: Sequence[Records], seed: int | None
 ) -> Connections:
     """Owners as objects of this process, whose noise comes from a seed and protects nobody."""
-    if settings.algorithm.initiative == "owner":
-        raise InputError(
-            '--in-memory: with algorithm.initiative = "owner" owners come over sockets; leave out '
-            "--in-memory, or set another initiative"
-        )
     first = secrets.randbits(32) if seed is None else seed
     return Connections(
         [

@@ -319,9 +319,11 @@ def test_what_the_guard_stops_leaves_no_folder_so_that_yes_goes_on_there(study, 
     assert (out / "summary.json").is_file()
 
 
-def test_owners_in_memory_cannot_come_to_the_learner(study):
+def test_owners_in_memory_cannot_come_to_the_learner(study, tmp_path):
     path = study(change=lambda settings: settings["algorithm"].update(initiative="owner"))
-    assert "--in-memory" in sentence(copriv("simulate", path, "--in-memory"))
+    told = sentence(copriv("simulate", path, "--in-memory", "--out", tmp_path / "run"))
+    assert "--in-memory" in told
+    assert not (tmp_path / "run").exists()
     assert "--in-memory" in sentence(copriv("simulate", study(), "--in-memory", "--each-learns"))
     told = sentence(copriv("simulate", study(), "--in-memory", "--allow-private-bounds"))
     assert "owners in memory serve any feature map" in told
