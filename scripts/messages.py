@@ -7,13 +7,11 @@ python scripts/messages.py --check    exit status 1 if it would change
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -368,16 +366,6 @@ def answer(typed: str) -> tuple[str, int]:
     return lines[-1].removeprefix("Error: ") if lines else "", result.exit_code
 
 
-@contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def make(mistake: Mistake, folder: Path) -> Answer:
     """Make one mistake, in a folder that is as it was before."""
     for name, text, change in (
@@ -392,7 +380,7 @@ def make(mistake: Mistake, folder: Path) -> Answer:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     before = {path.name for path in folder.iterdir()}
-    with inside(folder):
+    with contextlib.chdir(folder):
         said, status = answer(mistake.typed)
     for path in folder.iterdir():
         if path.name not in before:
@@ -403,7 +391,7 @@ def make(mistake: Mistake, folder: Path) -> Answer:
 def answers() -> list[Answer]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve()
-        with inside(folder):
+        with contextlib.chdir(folder):
             prepare(folder)
         return [make(mistake, folder) for mistake in MISTAKES]
 
