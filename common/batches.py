@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from common.arrays import Flags
+from common.cells import holds_numbers
 from common.pushdown import Extent
 from common.texts import LONGEST_NAME, printable
 
@@ -268,7 +269,7 @@ def _check_zone(field: pa.Field) -> None:
 
 def _has_readable_cells(column: pd.Series) -> bool:
     """Whether each cell can be taken out and written down, as a fingerprint does."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+    if holds_numbers(column):
         return True
     try:
         if isinstance(column.dtype, pd.StringDtype):

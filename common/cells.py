@@ -151,6 +151,15 @@ def distinct_texts(column: pd.Series) -> list[str]:
     return list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
 
 
+def holds_numbers(column: pd.Series) -> bool:
+    """Whether no cell of a column can be anything but a number or a truth value, by its type.
+
+    >>> [holds_numbers(pd.Series(cells)) for cells in ([1, 2], [True], [1, "2"], ["2"])]
+    [True, True, False, False]
+    """
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb"
+
+
 def missing_cells(column: pd.Series) -> Flags:
     """Which cells have no value, shape (n,); one that cannot be asked has one.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pandas.api.extensions import ExtensionArray
 
 from common.arrays import Flags, Indices, Vector, either
-from common.cells import Label, months_of, readable
+from common.cells import Label, holds_numbers, months_of, readable
 
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})
@@ -315,7 +315,7 @@ def _distinct(column: pd.Series) -> tuple[Indices, _Distinct]:
         return _distinct_objects(list(column))
     if isinstance(column.dtype, pd.StringDtype):
         return pd.factorize(column.array)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+    if holds_numbers(column):
         return pd.factorize(column.to_numpy())
     codes, distinct = pd.factorize(column)
     return codes, list(distinct)

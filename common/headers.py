@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
+from common.cells import holds_numbers
 from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.names import places_of, repeated
@@ -97,6 +97,6 @@ def _occurs_again(name: str, column: pd.Series) -> bool:
 
     Two, because one cell alone must not decide whether an owner serves.
     """
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+    if holds_numbers(column):
         return False
     return sum(isinstance(cell, str) and cell.strip() == name for cell in column) >= 2

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Vector
 from common.batches import release_unused
-from common.cells import as_text, missing_cells
+from common.cells import as_text, holds_numbers, missing_cells
 from common.errors import PolicyError
 from common.features import FeatureMap
 from common.terms import Records
@@ -49,7 +49,7 @@ def fingerprint_of_parts(parts: Iterable[pd.DataFrame]) -> str:
     digest = hashlib.sha256()
     for name, column in ((str(n), c) for part in parts for n, c in part.items()):
         digest.update(f"{name}\x1e{len(column)}\x1e".encode())
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        if holds_numbers(column):
             cells = column.to_numpy()
             digest.update(cells.dtype.kind.encode())
             digest.update(cells.astype(cells.dtype.newbyteorder("<")).tobytes())
