@@ -183,10 +183,19 @@ def rows_of_arrow(
     frame = frame.set_axis(list(columns), axis=1)
     # How a column is stored depends on the whole of it, whichever rows count.
     for name in gaps.intersection(columns):
-        kind = frame[name].dtype.kind if isinstance(frame[name].dtype, np.dtype) else ""
-        if kind in ("i", "u", "b"):
-            frame[name] = frame[name].astype(object if kind == "b" else np.float64)
+        frame[name] = with_room_for_gaps(frame[name])
     return frame
+
+
+def with_room_for_gaps(column: pd.Series) -> pd.Series:
+    """Truth values and whole numbers as they are held where one is missing.
+
+    >>> [with_room_for_gaps(pd.Series(cells)).dtype for cells in ([True], [1], ["a"])]
+    [dtype('O'), dtype('float64'), <StringDtype(na_value=nan)>]
+    """
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
+    kept = {"b": object, "i": np.float64, "u": np.float64}.get(kind)
+    return column if kept is None else column.astype(kept)
 
 
 def without_extensions(table: pa.Table) -> pa.Table:

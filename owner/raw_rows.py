@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Flags
-from common.batches import stacked
+from common.batches import stacked, with_room_for_gaps
 from common.cells import written
 from common.errors import InputError
 from common.sources import Source
@@ -59,7 +59,7 @@ def evenly_held(table: pd.DataFrame, *, is_typed: bool) -> pd.DataFrame:
     >>> evenly_held(pd.DataFrame({"b": [True, False]}), is_typed=True)["b"].dtype
     dtype('O')
     """
-    even = _with_room_for_gaps if is_typed else _as_texts
+    even = with_room_for_gaps if is_typed else _as_texts
     columns = {name: even(column) for name, column in table.items()}
     # Columns that stay as they are are not copied: a table may take most of the memory.
     return pd.DataFrame(columns, index=table.index, copy=False)
@@ -69,13 +69,6 @@ def _as_texts(column: pd.Series) -> pd.Series:
     """Each cell as a text that reads as it does."""
     cells = [*map(written, column)]
     return pd.Series(cells, index=column.index, dtype=pd.StringDtype("pyarrow"))
-
-
-def _with_room_for_gaps(column: pd.Series) -> pd.Series:
-    """Truth values and whole numbers as they are held where one is missing."""
-    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
-    kept = {"b": object, "i": np.float64, "u": np.float64}.get(kind)
-    return column if kept is None else column.astype(kept)
 
 
 class HeldRows:
