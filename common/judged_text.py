@@ -11,7 +11,7 @@ from rich.table import Table
 
 from common.judging import Judged
 from common.quality import Estimate
-from common.texts import counted, number_words, printable
+from common.texts import counted, number_words, printable, with_interval
 
 # How people call the measures.
 WORDS = {
@@ -69,10 +69,7 @@ def in_words(estimate: Estimate) -> str:
     """
     if estimate.value is None:
         return "-"
-    if estimate.low is None or estimate.high is None:
-        return number_words(estimate.value)
-    low, high = number_words(estimate.low), number_words(estimate.high)
-    return f"{number_words(estimate.value)} ({low} to {high})"
+    return with_interval(estimate.value, estimate.low, estimate.high)
 
 
 def _compared(gap: Estimate, name: str, measure: str) -> str:

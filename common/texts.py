@@ -125,6 +125,17 @@ def number_words(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if is_whole else short
 
 
+def with_interval(value: float, low: float | None, high: float | None) -> str:
+    """A number for people, and the interval that it has, if any.
+
+    >>> with_interval(8.0453, 7.5, 8.54), with_interval(2.0, None, None)
+    ('8.05 (7.5 to 8.54)', '2')
+    """
+    if low is None or high is None:
+        return number_words(value)
+    return f"{number_words(value)} ({number_words(low)} to {number_words(high)})"
+
+
 def percent_words(share: float) -> str:
     """A share as people read it; what is not 0 is never called 0.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.texts import number_words, printable
+from common.texts import number_words, printable, with_interval
 from learner.results.summary import Interval, QualitySummary
 
 MEASURES = {
@@ -24,15 +24,8 @@ def is_better(quality: QualitySummary, one: float, other: float) -> bool:
 
 
 def interval_words(interval: Interval) -> str:
-    """A number with its interval.
-
-    >>> interval_words(Interval(value=8.0453, low=7.5, high=8.54))
-    '8.05 (7.5 to 8.54)'
-    """
-    value = number_words(interval.value)
-    if interval.low is None or interval.high is None:
-        return value
-    return f"{value} ({number_words(interval.low)} to {number_words(interval.high)})"
+    """A number with its interval, as ``8.05 (7.5 to 8.54)``."""
+    return with_interval(interval.value, interval.low, interval.high)
 
 
 def no_better_than_guessing(quality: QualitySummary) -> list[str]:

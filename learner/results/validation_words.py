@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from common.errors import DoubtWarning
 from common.privacy import as_decimal
-from common.texts import counted, named, number_words, printable
+from common.texts import counted, named, number_words, printable, with_interval
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
@@ -256,8 +256,7 @@ def _by_owner(found: ValidationSummary) -> str:
     def text(loss: Measured) -> str:
         if is_drowned(loss, found.loss_bound):
             return "unknown for noise"
-        low, high = number_words(loss.low), number_words(loss.high)
-        return f"{number_words(loss.value)} ({low} to {high})"
+        return with_interval(loss.value, loss.low, loss.high)
 
     losses = "; ".join(f"{one.name} {text(one.loss)}" for one in found.by_owner[:NAMED])
     more = f"; and {len(found.by_owner) - NAMED} more" if len(found.by_owner) > NAMED else ""
