@@ -14,7 +14,7 @@ from ways import Reached, Way
 
 from common.arrays import Vector
 from common.errors import InputError
-from learner.results.sweep_page import interval
+from learner.results.sweep_page import half_interval
 
 # What there was before ways were chosen between; what a way must not lose to is that, and what is
 # free.
@@ -132,9 +132,11 @@ def section(
 
 
 def _text(cell: Reached | None) -> str:
+    """Mean and half of its 95 % interval, or a single number, and what is noted of it."""
     if cell is None:
         return ""
-    return interval(cell.psi) + (f" ({cell.note})" if cell.note else "")
+    half = f" ± {half_interval(cell.psi):.1g}" if len(cell.psi) > 1 else ""
+    return f"{cell.psi.mean():.2g}{half}" + (f" ({cell.note})" if cell.note else "")
 
 
 def gains(case: Case, reached: Reached) -> str:

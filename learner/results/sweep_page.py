@@ -55,17 +55,6 @@ def half_interval(values: Vector) -> float:
     return float(share * values.std(ddof=1))
 
 
-def interval(values: Vector) -> str:
-    """Mean and half of its 95 % interval, or one number.
-
-    >>> interval(np.array([0.5])), interval(np.array([0.5, 1.5]))
-    ('0.5', '1 ± 6')
-    """
-    if len(values) == 1:
-        return f"{values[0]:.2g}"
-    return f"{values.mean():.2g} ± {half_interval(values):.1g}"
-
-
 def sweep_summary(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row for each point of the grid, in its order.
 
