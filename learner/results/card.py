@@ -164,15 +164,16 @@ def _without_markup(summary: Summary) -> Summary:
 
 
 def _limits(summary: Summary, model: Model) -> list[str]:
+    noise = "; copriv export --to json gives each coefficient's share of it"
+    if model.coefficient_noise is None:
+        noise = " of unknown size"
     lines = [
         "It is linear: it knows nothing of effects that depend on two columns together.",
         "Values beyond the public bounds count as if they were at the bounds; all categories that "
         "the public records do not have count as one category.",
-        "Its parameters carry noise; copriv export --to json gives each coefficient's share of it.",
+        f"Its parameters carry noise{noise}.",
         "An owner that answers falsely can spoil it: answers are bounded, not proved.",
     ]
-    if model.coefficient_noise is None:
-        lines[2] = "Its parameters carry noise of unknown size."
     if left := [owner.name for owner in summary.owners if owner.responses_left]:
         lines.append(f"Not all that was promised was answered: {first_few(left, NAMED)}.")
     if lost := [owner.name for owner in summary.owners if owner.responses_lost]:
