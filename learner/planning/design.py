@@ -95,7 +95,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     counted = _counted(ground, split, units)
     if counted is not None:
         split = _split(settings, ground, fixed.clip, units, counted)
-    bound = split.bound(problem.gradient_bound(domain))
+    bound = split.bound(ground.gradient_bound)
     noted = NotedAround.of(
         around_drifting(ground.groups, split.clip, doubts=True),
         curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
@@ -137,8 +137,8 @@ def _counted(ground: Ground, split: Split, units: Vector) -> Vector | None:
 
     What R rounds tell together has 1/R of the variance.
     """
-    bound = split.bound(ground.groups.problem.gradient_bound(ground.public.feature_map.domain))
-    scales = units * split.sensitivity(bound) / np.sqrt(split.rounds)
+    noise = split.sensitivity(split.bound(ground.gradient_bound))
+    scales = units * noise / np.sqrt(split.rounds)
     return counted_shares(ground.groups, ground.sizes, scales, known=ground.known)
 
 
@@ -234,7 +234,7 @@ def _chosen(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
             step=fixed.constant * step_of_unit(algorithm, fixed.horizon) or None,
             shortest=_shortest(settings, fixed, seed=ground.seed),
         ),
-        bound=ground.groups.problem.gradient_bound(ground.public.feature_map.domain),
+        bound=ground.gradient_bound,
         worlds=ground.choice_worlds,
     )
     unit_step = step_of_unit(algorithm, choice.horizon)

@@ -50,6 +50,11 @@ class Ground:
         return np.array(self.num_records, dtype=np.float64)
 
     @property
+    def gradient_bound(self) -> float:
+        """The bound Xi on one record's gradient that the public bounds give."""
+        return self.groups.problem.gradient_bound(self.public.feature_map.domain)
+
+    @property
     def known(self) -> tuple[int | None, ...]:
         """The group of public records that each owner is known to be."""
         return known_groups(self.public, self.settings)
