@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -202,7 +203,19 @@ def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certi
     # One of a clock that was ahead is not valid yet.
     lasts = found.not_valid_before_utc <= now < found.not_valid_after_utc - RENEW_BEFORE
     fits = set(names) == set(_alternatives(party)) and set(usage) == set(_purposes(party))
-    return found if lasts and fits and (folder / "key.pem").is_file() else None
+    return found if lasts and fits and _has_key(folder / "key.pem", found) else None
+
+
+def _has_key(path: Path, certificate: x509.Certificate) -> bool:
+    """Whether a certificate's key is there: a renewal may have been killed between the two."""
+    try:
+        key = serialization.load_pem_private_key(read_own(path), None)
+    except PermissionError:
+        # That of a service, whose user alone may read it.
+        return True
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return key.public_key() == certificate.public_key()
 
 
 def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x509.Certificate:

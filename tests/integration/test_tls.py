@@ -592,6 +592,26 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
     assert (moved.stdout.count("new"), moved.stdout.count("kept")) == (1, 2)
 
 
+def test_a_key_whose_certificate_was_never_written_is_not_kept(tmp_path, monkeypatch):
+    """A renewal that is killed between the two leaves a pair that nobody can serve with."""
+    folder = certs(tmp_path / "certs") / "owner-a"
+    write = learner.network.certificates.write_whole
+
+    def killed(path, content, **options):
+        if path == folder / "certificate.pem":
+            raise KeyboardInterrupt
+        write(path, content, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.network.certificates, "write_whole", killed)
+        with pytest.raises(KeyboardInterrupt):
+            certs(tmp_path / "certs", renew=True)
+    with pytest.raises(InputError, match="is not the key of"):
+        load_identity(tls_of(folder), base=folder, side="server")
+    certs(tmp_path / "certs")
+    load_identity(tls_of(folder), base=folder, side="server")
+
+
 def test_a_certificate_for_a_host_with_a_zone_is_kept(tmp_path, typed):
     arguments = ("--owner", "a=fe80::2%eth0", "--out", tmp_path / "certs")
     assert [typed("copriv", "certs", *arguments).stdout.count("kept") for _ in "12"] == [0, 2]
