@@ -22,6 +22,17 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # It looks when it is first used.
 os.environ.setdefault("GRPC_DNS_RESOLVER", "native")
 
+# gRPC takes the suites of TLS 1.2 from a variable, old ones too. It may name fewer than gRPC would
+# take by itself, and no others. It looks when it is first used.
+_SUITES = {
+    f"ECDHE-{key}-{cipher}"
+    for key in ("ECDSA", "RSA")
+    for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384")
+}
+_named = os.environ.pop("GRPC_SSL_CIPHER_SUITES", "").split(":")
+if _SUITES.intersection(_named):
+    os.environ["GRPC_SSL_CIPHER_SUITES"] = ":".join(filter(_SUITES.__contains__, _named))
+
 # Arrow's own allocator asks for huge pages, which the system clears whole when they are first
 # touched: of a table that is read once that is most of the work, and memory that nobody uses.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -6,6 +6,8 @@ import os
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -442,6 +444,44 @@ def test_the_port_speaks_only_modern_authenticated_tls(serve_tls, tmp_path):
         handshake(port, None)
     with pytest.raises(refused):
         handshake(port, None, **tls12)
+
+
+@pytest.mark.parametrize(
+    ("named", "refused", "taken"),
+    [
+        ("ALL", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        ("no suite", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        (
+            "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-SHA",
+            "ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES128-GCM-SHA256",
+            "ECDHE-ECDSA-AES256-GCM-SHA384",
+        ),
+    ],
+)
+def test_the_environment_may_name_fewer_suites_and_no_others(
+    owner_folder, tmp_path, named, refused, taken
+):
+    """gRPC itself takes any that a variable names."""
+    folder = certs(tmp_path / "certs")
+    path = owner_folder()
+    tls = tls_of(folder / "owner-a").model_dump(mode="json")
+    path.write_text(tomli_w.dumps(read_toml(path) | {"tls": tls}))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "owner.cli", "serve", str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GRPC_SSL_CIPHER_SUITES": named},
+    )
+    try:
+        port = int(process.stdout.readline().split()[3])
+        tls12 = {"maximum_version": ssl.TLSVersion.TLSv1_2}
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            handshake(port, folder / "learner", ciphers=f"{refused}:@SECLEVEL=0", **tls12)
+        with handshake(port, folder / "learner", ciphers=taken, **tls12) as secured:
+            assert secured.cipher()[0] == taken
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
