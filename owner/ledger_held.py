@@ -127,7 +127,7 @@ class HeldLedger:
         if self._is_over:
             raise LedgerError(f"{self.path}: the owner is stopping; ask again when it is back")
         if self.is_unsound:
-            raise LedgerError(
+            raise LedgerDiskError(
                 f"{self.path}: an earlier failure could not be undone; start the owner again"
             )
 
