@@ -2,6 +2,8 @@
 
 import json
 import random
+import shutil
+import signal
 import sqlite3
 import threading
 import time
@@ -579,6 +581,38 @@ def killed_and_resumed(study, kills, rng):
 
 def test_a_killed_learner_resumes_bit_for_bit_and_charges_nobody_twice(start_study):
     killed_and_resumed(start_study(400), KILLS, random.Random(20))
+
+
+def test_two_copies_of_a_run_that_go_on_at_once_are_given_no_number_twice(start_study):
+    """Somebody copied the folder, and resumes both: of each number an owner knows one answer."""
+    study = start_study(400)
+    folders = [study.folder / "run", study.folder / "copy"]
+    process = study.start(folders[0])
+    while lived(folders[0]) < 100:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGSTOP)
+    shutil.copytree(*folders)
+    process.kill()
+    process.communicate()
+    both = [study.start(folder) for folder in folders]
+    said = [process.communicate(timeout=600)[1] for process in both]
+    statuses = [process.returncode for process in both]
+    assert 0 in statuses, said
+    assert set(statuses) <= {0, 3}, said
+    held = [responses_in(folder) for folder in folders]
+    assert all(held[0][number] == held[1][number] for number in held[0].keys() & held[1].keys())
+    for index, (path, _) in enumerate(study.owners.values()):
+        training, *_ = read_studies(path / "ledger.sqlite")[1]
+        given = {number for owner, number in held[0].keys() | held[1].keys() if owner == index}
+        assert given <= set(range(1, training.account.answered + 1))
+        assert training.account.answered <= training.account.promised
+
+
+def responses_in(run_folder):
+    """What a journal holds: (owner, number) -> response."""
+    with closing(sqlite3.connect(run_folder / "journal.sqlite")) as db:
+        rows = db.execute("SELECT owner, sequence, gradient FROM responses")
+        return {(owner, number): gradient for owner, number, gradient in rows}
 
 
 @pytest.mark.trouble
