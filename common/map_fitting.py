@@ -67,7 +67,7 @@ def fit_feature_map(
     if len(table) < num_features:
         raise InputError(
             f"{where}: {len(table)} public records are too few for {num_features} features; give "
-            "more public records or fewer components"
+            "more public records or fewer columns"
         )
     bounds = np.quantile(np.abs(features), settings.coverage, axis=0)
     found = FeatureMap(

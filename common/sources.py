@@ -50,6 +50,12 @@ _FAILING_CELL = (
     "convert, as try_cast does in DuckDB"
 )
 _SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+# Tables of other programs, and CSV that was packed in another way: not passed over in a folder.
+_OTHER_ENDINGS = (
+    *_SHEET_ENDINGS,
+    *(".sas7bdat", ".xpt", ".dta", ".sav", ".por", ".rds", ".feather", ".arrow", ".orc"),
+    *(".csv.zip", ".csv.bz2", ".csv.xz", ".csv.zst"),
+)
 
 
 class Part(NamedTuple):
@@ -255,21 +261,21 @@ def _files(path: Path) -> list[Path]:
     else:
         there = [Path(name) for name in glob.glob(str(path), recursive=True)]
     found = sorted(file for file in there if _is_one_of(_ENDINGS, file))
-    sheets = sorted(file.name for file in there if _is_one_of(_SHEET_ENDINGS, file))
+    others = sorted(file.name for file in there if _is_one_of(_OTHER_ENDINGS, file))
     if found:
-        # What was saved of a spreadsheet begins with its name.
+        # What was saved of another file begins with its name.
         names = tuple(file.name for file in found)
-        left = [sheet for sheet in sheets if not any(n.startswith(Path(sheet).stem) for n in names)]
+        left = [other for other in others if not any(n.startswith(Path(other).stem) for n in names)]
         if left:
             raise InputError(
-                f"{path}: spreadsheets among the tables are not read ({named(left)}); save their "
-                "sheets as CSV, or take them out of the folder"
+                f"{path}: files among the tables are not read ({named(left)}); save their tables "
+                "as CSV, or take them out of the folder"
             )
         return found
-    if sheets:
+    if others:
         raise InputError(
-            f"{path}: no CSV or Parquet file there, but spreadsheets ({named(sheets)}); save their "
-            "sheets as CSV, and give those files"
+            f"{path}: no CSV or Parquet file there, but others ({named(others)}); save their "
+            "tables as CSV, and give those files"
         )
     raise InputError(f"{path}: no CSV or Parquet file there; give {KINDS}")
 
@@ -310,7 +316,7 @@ def _no_table(path: Path) -> str:
         return f"{path}: a spreadsheet is not a table; save its sheet as CSV, and give that file"
     return (
         f"{path}: expected a table: a file ending in {', '.join(_ENDINGS)}, or a DuckDB or "
-        "SQLite file"
+        "SQLite file; save it as CSV, and give that file"
     )
 
 

@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 from common.own_files import remove_private_folder
@@ -60,6 +61,16 @@ def told_to_end() -> list[int]:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, stop)
     return came
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back, and for a process that is begun here until it lets it through."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_now(status: int) -> NoReturn:

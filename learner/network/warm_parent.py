@@ -17,6 +17,7 @@ from pathlib import Path
 
 from common.command import ESCAPED
 from common.open_files import allow_open_files
+from common.stopping import interrupts_held
 
 
 class StartedOwner:
@@ -81,7 +82,7 @@ class WarmParent:
             "PYTHONIOENCODING": f"utf-8:{ESCAPED}",
         }
         environment = {"GRPC_VERBOSITY": "NONE", **os.environ, **fixed}
-        with there, _interrupts_held():
+        with there, interrupts_held():
             self._process = subprocess.Popen(  # noqa: S603
                 # -P: no file of the folder where this was typed is imported by accident.
                 [sys.executable, "-P", "-m", "owner.parent", str(there.fileno())],
@@ -130,13 +131,3 @@ def warm_parent() -> Iterator[WarmParent]:
         yield parent
     finally:
         parent.close()
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back, and for a process that is begun here until it lets it through."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

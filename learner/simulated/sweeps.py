@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from common.blas import one_blas_thread
 from common.errors import CoprivError, DoubtWarning, InputError
 from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
+from common.stopping import interrupts_held
 from common.texts import LONGEST_NOTE, printable
 from common.trials import end_with
 from learner.simulated.cluster import LostCall, computed_on
@@ -177,9 +179,13 @@ def _computed_here(
     # Left to themselves they would wait five minutes for more of who was killed.
     ending = {"initializer": end_with, "initargs": (os.getpid(),)}
     with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1, **ending):
-        found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
-            n_jobs=jobs, return_as="generator_unordered"
-        )(calls)
+        # They end with this process. A terminal's Ctrl-C is theirs, too, and those that begin would
+        # take it for an error. What Python's own tracker holds back it lets through for all.
+        resource_tracker.ensure_running()
+        with interrupts_held():
+            found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
+                n_jobs=jobs, return_as="generator_unordered"
+            )(calls)
         try:
             yield from found
         except BrokenExecutor:

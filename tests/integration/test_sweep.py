@@ -236,6 +236,51 @@ run_command(cli, "copriv")
 """
 
 
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from learner.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["sweep", "forecast"])
+def test_ctrl_c_while_processes_begin_is_one_sentence(study, tmp_path, command):
+    """A terminal sends it to all of them, and they took it for an error of an import."""
+    asked = [command, str(study()), "--jobs", "2", "--out", "out"]
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *asked],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with program:
+        wait_until(lambda: _begun_of(program.pid))
+        held = [_holds_back(process, signal.SIGINT) for process in _begun_of(program.pid)]
+        os.killpg(program.pid, signal.SIGINT)
+        said = program.stderr.read()
+    assert all(held)
+    assert program.returncode == 130
+    assert said.splitlines() == [
+        "copriv: stopped; type the same command again to go on, and what was computed is kept"
+    ]
+
+
+def _begun_of(process):
+    """The processes that a command computes with."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [one for one in children if b"popen_loky" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def _holds_back(process, number):
+    """Whether a process blocks or ignores a signal."""
+    told = Path(f"/proc/{process}/status").read_text()
+    masks = re.findall(r"Sig(?:Blk|Ign):\s+([0-9a-f]+)", told)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 @pytest.mark.parametrize("when", ["grid.json", "study.toml", "point-00000.json"])
 def test_a_sweep_that_was_killed_at_its_first_files_goes_on(study, tmp_path, typed, when):
     path, out = study(), tmp_path / "out"

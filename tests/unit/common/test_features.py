@@ -307,7 +307,8 @@ def test_a_map_that_could_not_be_read_again_is_not_made(monkeypatch, largest, se
 
 
 def test_fewer_public_records_than_features_are_refused():
-    with pytest.raises(InputError, match="4 public records are too few for 5 features"):
+    few = "4 public records are too few for 5 features; give more public records or fewer columns"
+    with pytest.raises(InputError, match=few):
         fit(loans(4, seed=5), category_order="name")
     with pytest.raises(InputError, match="there is only 1 public record, which is not enough"):
         fit(loans(1, seed=5))

@@ -123,24 +123,25 @@ def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path):
         with pytest.raises(InputError) as refused:
             read_table(TableSource(path=place), base=Path())
         assert str(refused.value) == (
-            f"{where}: no CSV or Parquet file there, but spreadsheets (a.ODS, b.xlsx, c [31m.xls); "
-            "save their sheets as CSV, and give those files"
+            f"{where}: no CSV or Parquet file there, but others (a.ODS, b.xlsx, c [31m.xls); "
+            "save their tables as CSV, and give those files"
         )
     (tmp_path / "deep").mkdir()
     with pytest.raises(InputError, match="no CSV or Parquet file there"):
         read_table(TableSource(path=tmp_path / "deep"), base=Path())
 
 
-def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path):
+@pytest.mark.parametrize("kind", ["xlsx", "sas7bdat", "DTA", "sav", "rds", "csv.bz2"])
+def test_a_table_of_another_kind_among_tables_is_not_passed_over(tmp_path, kind):
     """Its month, or its ward, would be missing without a word."""
     for name in ("2020.01.csv", "2020.02 ward.csv"):
         (tmp_path / name).write_text("a,b\n1,2\n")
     # Two were saved as CSV already.
-    for name in ("2020.01.xlsx", "2020.02.ods", "~$2020.03.xlsx"):
+    for name in (f"2020.01.{kind}", "2020.02.ods", f"~$2020.03.{kind}"):
         (tmp_path / name).write_bytes(b"PK")
     assert len(read_table(TableSource(path=tmp_path), base=Path())) == 2
-    (tmp_path / "2020.03.xlsx").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"are not read \(2020\.03\.xlsx\); save their sheets as"):
+    (tmp_path / f"2020.03.{kind}").write_bytes(b"PK")
+    with pytest.raises(InputError, match=rf"not read \(2020\.03\.{kind}\); save their tables as"):
         read_table(TableSource(path=tmp_path), base=Path())
     # A pattern says which files are meant.
     assert len(read_table(TableSource(path=tmp_path / "*.csv"), base=Path())) == 2
@@ -150,6 +151,13 @@ def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path):
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path, name):
     (tmp_path / name).write_bytes(b"PK\3\4")
     with pytest.raises(InputError, match="not a table; save its sheet as CSV"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["t.sas7bdat", "t.dta", "t.sav", "t.csv.bz2", "t.json"])
+def test_a_table_of_another_program_is_to_be_saved_as_csv(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK\3\4")
+    with pytest.raises(InputError, match=r"expected a table: .*; save it as CSV, and give that"):
         read(tmp_path)
 
 
