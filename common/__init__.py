@@ -14,8 +14,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # gRPC would begin its threads anew in a copy of this process, and a copy of the learner would then
 # write on the lines of owners that are attached: what both write is no TLS any more. Copies use no
-# gRPC. It looks when it is first used.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# gRPC, whatever the environment says. It looks when it is first used.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # gRPC's own resolver misses an address of /etc/hosts that stands there for another name, too, and
 # knows no source of names but that file and DNS: hosts that every other program reached were not.

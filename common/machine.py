@@ -19,7 +19,7 @@ from common.addresses import check_free
 from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
-from common.own_files import everybodys_folder
+from common.own_files import everybodys_folder, is_read_by_others
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
@@ -128,16 +128,17 @@ def _entropy() -> Finding:
 def mode_finding(rule: str, path: Path) -> Finding:
     """Whether others can neither read nor replace a private file."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        found = path.stat()
     except OSError as error:
         return fails(rule, f"{path}: cannot be read ({error.strerror}); give its path")
+    mode = stat.S_IMODE(found.st_mode)
     if not os.access(path, os.R_OK):
         return fails(
             rule,
             f"{path}: this user may not read it (mode {mode:o}); type this as the user that it "
             "belongs to, or chown it to this one",
         )
-    if mode & 0o077:
+    if is_read_by_others(found):
         return fails(rule, f"{path}: others can read it (mode {mode:o}); chmod 600 it")
     folder = everybodys_folder(path)
     if folder is not None:

@@ -25,11 +25,21 @@ def warn_of_others(path: Path, *beside: Path) -> None:
       beside: More files of its folder.
     """
     for each in (path, *beside):
-        if each.stat().st_mode & 0o077:
+        if is_read_by_others(each.stat()):
             log.warning("%s can be read by others on this machine; chmod 600 it", each)
     folder = everybodys_folder(path)
     if folder is not None:
         log.warning("%s can be replaced by others on this machine; chmod o-w %s", path, folder)
+
+
+def is_read_by_others(found: os.stat_result) -> bool:
+    """Whether others on this machine may read a file of one user alone, or write to it.
+
+    What root owns may be read by a group: so a secret is lent to a service that runs as another
+    user, as in Kubernetes.
+    """
+    is_lent = found.st_uid == 0 and os.geteuid() != 0
+    return bool(found.st_mode & (0o037 if is_lent else 0o077))
 
 
 def everybodys_folder(path: Path) -> Path | None:

@@ -13,6 +13,7 @@ from common.machine import (
     memory_finding,
     mode_finding,
 )
+from common.own_files import is_read_by_others
 from common.tables import TableSource
 
 
@@ -76,6 +77,19 @@ def test_a_file_of_another_user_is_found_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     words = mode_finding("key", path).words
     assert "this user may not read it (mode 600); type this as the user" in words
+
+
+@pytest.mark.parametrize(
+    ("user", "mode", "is_read"),
+    [(0, 0o440, False), (0, 0o640, False), (0, 0o660, True), (0, 0o444, True)]
+    + [(10001, 0o600, False), (10001, 0o640, True)],
+)
+def test_a_group_may_read_what_root_lends_to_a_service(monkeypatch, user, mode, is_read):
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    found = os.stat_result((mode, 1, 1, 1, user, 10001, 9, 1, 1, 1))
+    assert is_read_by_others(found) is is_read
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert is_read_by_others(found) is (mode != 0o600)
 
 
 def test_a_private_file_that_others_can_replace_is_found(tmp_path):
