@@ -81,8 +81,14 @@ def test_a_file_of_another_user_is_found_and_what_to_do(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("user", "mode", "is_read"),
-    [(0, 0o440, False), (0, 0o640, False), (0, 0o660, True), (0, 0o444, True)]
-    + [(10001, 0o600, False), (10001, 0o640, True)],
+    [
+        (0, 0o440, False),
+        (0, 0o640, False),
+        (0, 0o660, True),
+        (0, 0o444, True),
+        (10001, 0o600, False),
+        (10001, 0o640, True),
+    ],
 )
 def test_a_group_may_read_what_root_lends_to_a_service(monkeypatch, user, mode, is_read):
     monkeypatch.setattr(os, "geteuid", lambda: 10001)
