@@ -153,7 +153,7 @@ class _Draft:
         ours = values[self.public][self.known[self.public]]
         evenly = "" if self.choices.split else ", deal them evenly with --split"
         if len(self.public) == 1:
-            raise InputError(f"--public: there is only 1 public row; give more")
+            raise InputError("--public: there is only 1 public row; give more")
         if not target.positive:
             if not ours.size or not np.ptp(ours) > 0:
                 raise InputError(

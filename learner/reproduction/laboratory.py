@@ -19,6 +19,7 @@ import pandas as pd
 
 from common.arrays import Matrix, Vector
 from common.config import check_settings
+from common.errors import InputError
 from common.features import FeatureMap
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
@@ -27,7 +28,14 @@ from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.reproduction.papers import Data, Figure
-from learner.reproduction.public_data import Family, Files, hospital_family, loan_family, read_cards
+from learner.reproduction.public_data import (
+    BRING,
+    Family,
+    Files,
+    hospital_family,
+    loan_family,
+    read_cards,
+)
 from learner.simulated.studies import run_study
 from learner.simulated.world import World
 
@@ -216,6 +224,11 @@ class Laboratory:
             )
         family: Family = self._loans() if figure.data == "loans" else self._hospitals()
         shards = {n: s for n, s in family.shards.items() if len(s) >= FEWEST_STAYS}
+        if not shards:
+            raise InputError(
+                f"{self._files.path('facilities')}: no hospital has {FEWEST_STAYS} stays or more "
+                f"for its owner; give all of {BRING['facilities']}"
+            )
         table = family.shards["bank"] if figure.data == "loans" else next(iter(shards.values()))
         return Lab(
             figure=figure,

@@ -44,8 +44,9 @@ HOSPITAL_DROPPED = (
     "Health Service Area",
 )  # fmt: skip
 LARGEST_OWNERS = 14
-# How many rows of each are public.
+# How many rows of each are public, and the fewest that are left for owners.
 PUBLIC_LOANS, PUBLIC_CARDS = 10_000, 4_000
+FEWEST_LEFT = 300
 
 # What to bring for each, and from where: no copy of copriv holds these files.
 BRING = {
@@ -138,8 +139,10 @@ def loan_family(path: Path, *, dated: bool = True) -> Family:
       dated: Whether the issue date is a feature. Owners are consecutive rows, so it names them:
         a model of one of them sees next to nothing of how it counts.
     """
-    public = _rows(path, f"-{PUBLIC_LOANS}:")
+    last = _rows(path, f"-{PUBLIC_LOANS + FEWEST_LEFT}:")
     columns = tuple(name for name in LOAN_COLUMNS if dated or name != ISSUE_DATE)
+    _check(last, path, "loans", columns=("int_rate", *columns), public=PUBLIC_LOANS)
+    public = last.iloc[-PUBLIC_LOANS:].reset_index(drop=True)
     feature_map = _fit(public, path, target="int_rate", columns=columns, components=10)
     private = _rows(path, f":-{PUBLIC_LOANS}")
     return Family(
@@ -185,6 +188,7 @@ def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
 def read_cards(path: Path) -> tuple[Records, Records, FeatureMap]:
     """Card transactions in a random order: (public, private, feature map)."""
     table = _rows(path, None)
+    _check(table, path, "cards", columns=("Class",), public=PUBLIC_CARDS)
     order = np.random.default_rng(0).permutation(len(table))
     table = table.iloc[order].reset_index(drop=True)
     public, private = table.iloc[:PUBLIC_CARDS], table.iloc[PUBLIC_CARDS:]
@@ -202,6 +206,20 @@ def read_cards(path: Path) -> tuple[Records, Records, FeatureMap]:
 
 def _rows(path: Path, rows: str | None) -> pd.DataFrame:
     return read_table(TableSource(path=path.resolve(), rows=rows), base=Path())
+
+
+def _check(
+    table: pd.DataFrame, path: Path, name: str, *, columns: tuple[str, ...], public: int
+) -> None:
+    """Refuse a table that is another one, or a part of it that leaves too little for owners."""
+    lacking = next((column for column in columns if column not in table.columns), None)
+    if lacking is not None:
+        raise InputError(f"{path}: no column {lacking!r}; give {BRING[name]}")
+    if len(table) < public + FEWEST_LEFT:
+        raise InputError(
+            f"{path}: {len(table):,} rows, expected at least {public + FEWEST_LEFT:,}, of which "
+            f"{public:,} are public; give all of {BRING[name]}"
+        )
 
 
 def _present(table: pd.DataFrame, names: tuple[str, ...], path: Path) -> str:

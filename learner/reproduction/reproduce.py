@@ -96,11 +96,13 @@ def run_reproduction(
     files = _files(data, tables, figures)
     if document is not None:
         check_document(document, "figures")
-    make_folder(out, cure="give another --out")
+    # All tables are read first: none is found to be another one after hours of computing.
     laboratory = Laboratory(files)
+    labs = [laboratory.lab(figure) for figure in figures]
+    make_folder(out, cure="give another --out")
     rows = []
     with progress(console, "figures", total=len(figures)) as advance:
-        made = _all_numbers(figures, laboratory, cluster=cluster)
+        made = _all_numbers(labs, cluster=cluster)
         for done, (figure, numbers) in enumerate(made, start=1):
             write_table(out / f"{figure.name}.parquet", numbers)
             with refused(out / f"{figure.name}.svg"):
@@ -125,18 +127,17 @@ def run_reproduction(
 
 
 def _all_numbers(
-    figures: Sequence[Figure], laboratory: Laboratory, *, cluster: str | None
+    labs: Sequence[Lab], *, cluster: str | None
 ) -> Iterator[tuple[Figure, pd.DataFrame]]:
     """The numbers of each figure: one after the other here, all at once on a cluster."""
     grids: dict[str, pd.DataFrame] = {}
-    for part in [figures] if cluster else [[figure] for figure in figures]:
-        labs = [laboratory.lab(figure) for figure in part]
-        missing = {_grid_name(lab): (lab,) for lab in labs if uses_grid(lab)}
+    for part in [labs] if cluster else [[lab] for lab in labs]:
+        missing = {_grid_name(lab): (lab,) for lab in part if uses_grid(lab)}
         missing = {name: call for name, call in missing.items() if name not in grids}
         grids |= _computed(_grid, missing, cluster=cluster)
-        calls = {lab.figure.name: (lab, grids.get(_grid_name(lab))) for lab in labs}
+        calls = {lab.figure.name: (lab, grids.get(_grid_name(lab))) for lab in part}
         numbers = _computed(_numbers, calls, cluster=cluster)
-        yield from ((figure, numbers[figure.name]) for figure in part)
+        yield from ((lab.figure, numbers[lab.figure.name]) for lab in part)
 
 
 def _grid_name(lab: Lab) -> str:

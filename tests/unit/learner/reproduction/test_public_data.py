@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import InputError
 from learner.cli import reproduce
-from learner.reproduction.public_data import BRING, Files
+from learner.reproduction.public_data import BRING, LOAN_COLUMNS, Files
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,31 @@ def test_only_the_tables_of_the_figures_are_needed(tmp_path, typed):
     assert "loans.csv" in result.stderr
     result = typed("copriv", "reproduce", "A4", "--data", tmp_path / "nowhere")
     assert "nowhere: no such folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("figure", "option", "header", "rows", "words"),
+    [
+        ("A4", "loans", ("a",), 1, "no column 'int_rate'; give Lending"),
+        ("A4", "loans", ("int_rate", *LOAN_COLUMNS), 10_000, "10,000 rows, expected at least"),
+        ("A11", "cards", ("a",), 1, "no column 'Class'; give creditcard.csv"),
+        ("A11", "cards", ("a", "Class"), 4_000, "4,000 rows, expected at least 4,300"),
+        ("A9", "facilities", ("Facility Name", "los", "a"), 299, "no hospital has 300 stays"),
+    ],
+)
+def test_tables_that_are_others_or_too_short_are_refused(
+    tmp_path, typed, figure, option, header, rows, words
+):
+    table = tmp_path / "records.csv"
+    lines = (
+        ",".join(str(row * place % 7 % 2) for place in range(len(header))) for row in range(rows)
+    )
+    table.write_text("\n".join([",".join(header), *lines]))
+    result = typed("copriv", "reproduce", figure, f"--{option}", table, "--out", tmp_path / "out")
+    assert result.returncode == 2
+    (sentence,) = result.stderr.strip().splitlines()
+    assert sentence.startswith(f"copriv: {table}: {words}")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", BRING)
