@@ -281,7 +281,7 @@ def check_forecast(settings: StudySettings) -> None:
     Raises:
       InputError: It names the key and the owners.
     """
-    owners = {entry.name: entry for entry in settings.owners}
+    owners = dict.fromkeys(entry.name for entry in settings.owners)
     for key in ("groups", "records", "availability_of"):
         strangers = [repr(name) for name in getattr(settings.forecast, key) if name not in owners]
         if strangers:
@@ -347,7 +347,7 @@ def _group_problems(settings: StudySettings) -> Iterator[str]:
     for group in settings.groups:
         if len({names[name].clock_rate for name in group}) > 1:
             yield (
-                f"groups: {', '.join(group)} are asked by one clock but have different "
+                f"groups: {first_few(group, NAMED)} are asked by one clock but have different "
                 "owners.clock_rate; give all of a group the same"
             )
 

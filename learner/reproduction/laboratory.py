@@ -30,6 +30,7 @@ from learner.planning.settings import StudySettings
 from learner.reproduction.papers import Data, Figure
 from learner.reproduction.public_data import (
     BRING,
+    FEWEST_RECORDS,
     Family,
     Files,
     hospital_family,
@@ -40,7 +41,6 @@ from learner.simulated.studies import run_study
 from learner.simulated.world import World
 
 MEAN_RUNS = 60
-FEWEST_STAYS = 300
 # The papers' n_i; of hospitals the papers say only that they have at least this many.
 PAPER_RECORDS: dict[Data, int] = {"loans": 250_000, "hospitals": 10_000, "cards": 30_000}
 # The papers' epsilons.
@@ -223,10 +223,10 @@ class Laboratory:
                 figure=figure, feature_map=feature_map, public=public, table=private, shards={}
             )
         family: Family = self._loans() if figure.data == "loans" else self._hospitals()
-        shards = {n: s for n, s in family.shards.items() if len(s) >= FEWEST_STAYS}
+        shards = {n: s for n, s in family.shards.items() if len(s) >= FEWEST_RECORDS}
         if not shards:
             raise InputError(
-                f"{self._files.path('facilities')}: no hospital has {FEWEST_STAYS} stays or more "
+                f"{self._files.path('facilities')}: no hospital has {FEWEST_RECORDS} stays or more "
                 f"for its owner; give all of {BRING['facilities']}"
             )
         table = family.shards["bank"] if figure.data == "loans" else next(iter(shards.values()))

@@ -44,9 +44,10 @@ HOSPITAL_DROPPED = (
     "Health Service Area",
 )  # fmt: skip
 LARGEST_OWNERS = 14
-# How many rows of each are public, and the fewest that are left for owners.
+# How many rows of each are public.
 PUBLIC_LOANS, PUBLIC_CARDS = 10_000, 4_000
-FEWEST_LEFT = 300
+# The fewest records of the table that owners are cut from, and of a hospital that is one.
+FEWEST_RECORDS = 300
 
 # What to bring for each, and from where: no copy of copriv holds these files.
 BRING = {
@@ -139,9 +140,9 @@ def loan_family(path: Path, *, dated: bool = True) -> Family:
       dated: Whether the issue date is a feature. Owners are consecutive rows, so it names them:
         a model of one of them sees next to nothing of how it counts.
     """
-    last = _rows(path, f"-{PUBLIC_LOANS + FEWEST_LEFT}:")
+    last = _rows(path, f"-{PUBLIC_LOANS + FEWEST_RECORDS}:")
     columns = tuple(name for name in LOAN_COLUMNS if dated or name != ISSUE_DATE)
-    _check(last, path, "loans", columns=("int_rate", *columns), public=PUBLIC_LOANS)
+    _check_table(last, path, "loans", columns=("int_rate", *columns), public=PUBLIC_LOANS)
     public = last.iloc[-PUBLIC_LOANS:].reset_index(drop=True)
     feature_map = _fit(public, path, target="int_rate", columns=columns, components=10)
     private = _rows(path, f":-{PUBLIC_LOANS}")
@@ -188,7 +189,7 @@ def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
 def read_cards(path: Path) -> tuple[Records, Records, FeatureMap]:
     """Card transactions in a random order: (public, private, feature map)."""
     table = _rows(path, None)
-    _check(table, path, "cards", columns=("Class",), public=PUBLIC_CARDS)
+    _check_table(table, path, "cards", columns=("Class",), public=PUBLIC_CARDS)
     order = np.random.default_rng(0).permutation(len(table))
     table = table.iloc[order].reset_index(drop=True)
     public, private = table.iloc[:PUBLIC_CARDS], table.iloc[PUBLIC_CARDS:]
@@ -208,16 +209,16 @@ def _rows(path: Path, rows: str | None) -> pd.DataFrame:
     return read_table(TableSource(path=path.resolve(), rows=rows), base=Path())
 
 
-def _check(
+def _check_table(
     table: pd.DataFrame, path: Path, name: str, *, columns: tuple[str, ...], public: int
 ) -> None:
     """Refuse a table that is another one, or a part of it that leaves too little for owners."""
     lacking = next((column for column in columns if column not in table.columns), None)
     if lacking is not None:
         raise InputError(f"{path}: no column {lacking!r}; give {BRING[name]}")
-    if len(table) < public + FEWEST_LEFT:
+    if len(table) < public + FEWEST_RECORDS:
         raise InputError(
-            f"{path}: {len(table):,} rows, expected at least {public + FEWEST_LEFT:,}, of which "
+            f"{path}: {len(table):,} rows, expected at least {public + FEWEST_RECORDS:,}, of which "
             f"{public:,} are public; give all of {BRING[name]}"
         )
 

@@ -15,10 +15,10 @@ from learner.results.page import Cell, texts
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import as_number, never_asked, who_gains
+from learner.results.verdict_words import NAMED, as_number, never_asked, who_gains
 
-# How many names a sentence has, and letters of a name at least a line of a table.
-NAMED, SHORTEST = 6, 5
+# How many letters of a name a line of a table has at least.
+SHORTEST = 5
 # Sentences that begin so are shown as warnings.
 WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED", "warning: ")
 

@@ -47,6 +47,10 @@ def test_of_many_owners_an_error_names_the_first():
     with pytest.raises(InputError, match="owner-0, owner-1, ") as refused:
         study(owners=many, groups=[["a"]])
     assert len(str(refused.value)) < 500
+    many[0]["clock_rate"] = 2.0
+    with pytest.raises(InputError, match="owner-19 and 2980 more are asked by one clock"):
+        study(owners=many, groups=[[each["name"] for each in many]])
+    del many[0]["clock_rate"]
     records = {f"stranger-{i}": 5 for i in range(3000)}
     with pytest.raises(InputError, match="are not owners of this study") as refused:
         check_forecast(study(owners=many, forecast={"records": records}))
