@@ -64,6 +64,8 @@ class Answer:
 
     Args:
       relative_fitness: Expected relative fitness of the study's model.
+      by_world: The mean of its runs in each world, of which that is the middle one. The worlds are
+        the same where the owners are.
       low: Nine runs in ten lie between it
       high: and this.
       alone: Relative fitness of each owner's own model, on the same union.
@@ -77,6 +79,7 @@ class Answer:
     """
 
     relative_fitness: float
+    by_world: Sequence[float]
     low: float
     high: float
     alone: Sequence[float]
@@ -201,9 +204,11 @@ def read_answers(kept: object, asked: Mapping[str, Question]) -> dict[str, Any]:
     """
     answers = _ANSWERS.validate_json(json.dumps(kept), strict=True)
     # A point's questions are the same one.
-    owners = len(next(iter(asked.values())).part.num_records)
+    part = next(iter(asked.values())).part
+    owners, worlds = len(part.num_records), part.settings.forecast.worlds
     if answers.keys() != asked.keys() or not all(
         len(answer.alone) == owners
+        and len(answer.by_world) == worlds
         and answer.horizon in range(1, LARGEST_HORIZON + 1)
         and answer.algorithm in ALGORITHMS
         and answer.split in SPLITS
@@ -253,6 +258,7 @@ def ask(question: Question) -> Answer:
     settings = resolved(part.settings, decision)
     return Answer(
         relative_fitness=forecasted.expected,
+        by_world=forecasted.by_world.tolist(),
         low=low,
         high=high,
         alone=np.where(forecasted.alone <= ROUNDING, 0.0, forecasted.alone).tolist(),

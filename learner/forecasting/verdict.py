@@ -6,6 +6,9 @@ Relative fitness is always that on the union of the owners whom the study would 
   than that of the public records, which costs nobody anything, by what the guard asks.
 * Owner i *harms* where the others' model is better without it, by more than ``NOTICEABLE``.
 * One more unit of epsilon from owner i is worth what it lowers the expected relative fitness by.
+
+The two last compare forecasts in the same worlds, and are said only if nearly all worlds agree:
+where the public records are few, the middle of the worlds moves by more than a tenth by chance.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from learner.simulated.groups import Ends, ends_of
 
 # A change of expected relative fitness below this share does not count as harm.
 NOTICEABLE = 0.1
+# The share of the worlds that must agree: 10 of 12, which one in fifty coins would.
+AGREED = 5 / 6
 CURVES = ("epsilon", "size", "owners", "horizon", "clip", "split")
 
 Answers = Mapping[str, Answer]
@@ -45,7 +50,8 @@ class OwnerVerdict:
       relative_fitness_alone: That of its own model, on the union.
       gains: Whether the common model is expected to be better than that and than the public one,
         and it has the common model.
-      one_more_epsilon_is_worth: By how much one more unit lowers expected relative fitness.
+      one_more_epsilon_is_worth: By how much one more unit lowers expected relative fitness; 0
+        where the worlds do not agree that it does.
       smallest_epsilon_factor: The smallest factor on all budgets at which it gains; None if none.
       relative_fitness_without: What the others are expected to reach without it; None if it was
         not asked, as for the only owner of a study.
@@ -199,7 +205,7 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
     """The verdict on one owner."""
     study, entries = answers["study"], candidate.settings.owners
     psi, alone, own = study.relative_fitness, study.alone[i], candidate.settings.learner.own
-    without = answers.get(f"without-{i}")
+    without, richer = answers.get(f"without-{i}"), answers.get(f"unit-{i}")
     # A model that stays with the owner that learns it is of no use to the others.
     has_it, name = own in {None, entries[i].name}, entries[i].name
     return OwnerVerdict(
@@ -208,12 +214,12 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
         epsilon="inf" if own == name else str(candidate.settings.promised(entries[i])),
         relative_fitness_alone=alone,
         gains=has_it and psi < _bar(alone, study.public),
-        one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
+        one_more_epsilon_is_worth=float("nan") if richer is None else _lowers(study, richer),
         smallest_epsilon_factor=_smallest_epsilon_factor(answers, _bar(alone, study.public))
         if has_it
         else None,
         relative_fitness_without=None if without is None else without.relative_fitness,
-        harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
+        harms=None if without is None else _lowers(study, without) > NOTICEABLE * psi,
         gain_without=None
         if without is None
         else tuple(
@@ -226,20 +232,21 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
     )
 
 
+def _lowers(study: Answer, other: Answer) -> float:
+    """By how much another answer is below the study's; 0 where too few worlds say that it is."""
+    agree = np.mean(np.less(other.by_world, study.by_world))
+    return max(study.relative_fitness - other.relative_fitness, 0.0) if agree >= AGREED else 0.0
+
+
 def _bar(alone: float, public: float) -> float:
     """What the common model must be better than, for an owner to gain."""
     return min(alone, to_beat(public))
 
 
-def _psi(answers: Answers, key: str) -> float:
-    """The expected relative fitness of a point; NaN where it failed."""
-    return answers[key].relative_fitness if key in answers else float("nan")
-
-
 def _smallest_epsilon_factor(answers: Answers, bar: float) -> float | None:
     """The smallest factor of epsilon at which the model is better than ``bar``; None if at none."""
-    points = [(f, f"epsilon-{f:g}") for f in FACTORS]
-    return _crossing([(f, _psi(answers, key) / bar) for f, key in points if key in answers])
+    points = [(f, answers[key]) for f in FACTORS if (key := f"epsilon-{f:g}") in answers]
+    return _crossing([(f, answer.relative_fitness / bar) for f, answer in points])
 
 
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:

@@ -17,8 +17,6 @@ from learner.results.quality_words import MEASURES
 from learner.results.report import epsilon_cell, print_by_name
 from learner.results.verdict_words import gains_in_words
 
-# A change of this share of the expected relative fitness is within what simulations vary by.
-NOTHING = 0.005
 OWNERS = (
     *("owner", "records", "epsilon", "alone", "public model", "together", "gains", "without it"),
     "+1 epsilon",
@@ -60,21 +58,19 @@ def owner_row(owner: OwnerVerdict, verdict: Verdict, *, better: str) -> list[Cel
         Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
         "yes" if owner.gains else "no",
         "-" if without is None else f"{without:.3g}{better if owner.harms else ''}",
-        Cell(worth_words(worth, verdict.relative_fitness), None if math.isnan(worth) else -worth),
+        Cell(worth_words(worth), None if math.isnan(worth) else -worth),
     ]
 
 
-def worth_words(lower: float, expected: float) -> str:
+def worth_words(lower: float) -> str:
     """What one more unit of epsilon changes; "nothing" where simulations cannot show a change.
 
-    >>> worth_words(0.02, 0.5), worth_words(0.002, 0.5), worth_words(-0.02, 0.5)
-    ('-0.02', 'nothing', 'nothing')
-    >>> worth_words(math.nan, 0.5)
-    '-'
+    >>> worth_words(0.02), worth_words(0.0), worth_words(math.nan)
+    ('-0.02', 'nothing', '-')
     """
     if math.isnan(lower):
         return "-"
-    return f"{-lower:+.2g}" if lower > NOTHING * expected else "nothing"
+    return f"{-lower:+.2g}" if lower > 0.0 else "nothing"
 
 
 def _ways(verdict: Verdict) -> list[tuple[str, ...]]:

@@ -215,7 +215,14 @@ def test_ways_are_compared_at_once_and_come_to_what_each_comes_to_by_itself(stud
 
 
 @pytest.mark.parametrize(
-    "changed", [{"public": "x"}, {"alone": [0.5]}, {"horizon": 0}, {"algorithm": "\x1b[2J"}]
+    "changed",
+    [
+        {"public": "x"},
+        {"alone": [0.5]},
+        {"by_world": [0.5]},
+        {"horizon": 0},
+        {"algorithm": "\x1b[2J"},
+    ],
 )
 def test_a_kept_answer_is_read_as_it_was_given_or_not_at_all(study, changed):
     path = study()

@@ -127,7 +127,7 @@ def a_forecast():
             epsilon="1/3",
             relative_fitness_alone=float(rng.lognormal(-3, 1)),
             gains=bool(i % 2),
-            one_more_epsilon_is_worth=0.01 * (i - 2) if i else float("nan"),
+            one_more_epsilon_is_worth=0.01 * max(i - 2, 0) if i else float("nan"),
             smallest_epsilon_factor=None,
         )
         for i in range(30)
@@ -136,6 +136,7 @@ def a_forecast():
     def answer(fitness):
         return Answer(
             relative_fitness=fitness,
+            by_world=[fitness] * 12,
             low=fitness / 2,
             high=2 * fitness,
             alone=[0.05, 0.1],

@@ -37,6 +37,7 @@ GAIN = PUBLIC / 2
 def answer(fitness):
     return Answer(
         relative_fitness=fitness,
+        by_world=[fitness] * 12,
         low=fitness,
         high=fitness,
         alone=[1.0, 1.0],
@@ -87,10 +88,27 @@ def test_only_an_owner_that_has_the_model_can_gain(candidate):
     assert all(owner.gains for owner in told(candidate, GAIN, GAIN).owners)
 
 
+@pytest.mark.parametrize(
+    ("better", "harms"),
+    [(12, True), (10, True), (9, False), (6, False)],
+)
+def test_what_few_worlds_say_is_chance(candidate, better, harms):
+    """One of four equal owners was said to harm the others: 25 public records moved the middle."""
+    study = replace(answer(1.0), by_world=[1.0] * 12)
+    other = replace(answer(0.8), by_world=[0.8] * better + [1.1] * (12 - better))
+    found = verdict(candidate, {"study": study, "without-0": other, "unit-1": other})
+    assert [owner.harms for owner in found.owners] == [harms, None]
+    assert found.owners[1].one_more_epsilon_is_worth == pytest.approx(0.2 if harms else 0.0)
+    assert any("makes things worse" in line for line in sentences(found)) == harms
+
+
 def test_what_solving_leaves_of_0_is_0(candidate, monkeypatch):
     """The only owner's own model, which is the best one, was forecast at 1.13e-29."""
     alone = np.array([1.13e-29, 0.2])
-    found = SimpleNamespace(interval=(0.1, 0.2), expected=0.15, alone=alone, public=0.3)
+    worlds = np.full(12, 0.15)
+    found = SimpleNamespace(
+        interval=(0.1, 0.2), expected=0.15, by_world=worlds, alone=alone, public=0.3
+    )
     monkeypatch.setattr("learner.forecasting.questions.expect", lambda *_, **__: found)
     base = Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, way="newton")
     assert ask(Question(candidate=candidate, decision=base)).alone == [0.0, 0.2]
