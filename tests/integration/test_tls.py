@@ -24,10 +24,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import run
+from grpc.experimental.session_cache import ssl_session_cache_lru
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
+import common.channels
 import learner.network.certificates
 from common import diagnosis
+from common.channels import open_channel
 from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
@@ -523,6 +526,33 @@ def test_a_learner_shows_its_renewed_certificate_without_a_restart(
     with pytest.raises(UntrustedError, match=r"our own files do not fit.*is not the key of"):
         remote.describe()
     certs(folder, renew=True)
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
+def test_who_resumes_a_session_whose_certificate_has_expired_is_nobody(
+    serve_tls, tmp_path, monkeypatch
+):
+    """TLS looks at no certificate again when a session is resumed, which it is for days."""
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    who = identity(folder / "learner")
+    options = (
+        ("grpc.ssl_session_cache", ssl_session_cache_lru(1)),
+        ("grpc.use_local_subchannel_pool", 1),
+    )
+
+    def described():
+        with open_channel(f"localhost:{running.port}", who, options) as channel:
+            return methods("DataOwner", channel).Describe(pb.DescribeRequest(), timeout=5)
+
+    assert described().num_records == described().num_records == 200
+    remote = reach(running, who)
+    assert remote.describe().num_records == 200
+    monkeypatch.setattr(common.channels, "datetime", FarAhead)
+    with pytest.raises(grpc.RpcError, match="has expired; come with one that names you"):
+        described()
+    # A connection that was open before stays open.
     assert remote.describe().num_records == 200
     remote.disconnect()
 
