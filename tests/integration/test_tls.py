@@ -682,6 +682,26 @@ def test_a_key_whose_certificate_was_never_written_is_not_kept(tmp_path, monkeyp
     load_identity(tls_of(folder), base=folder, side="server")
 
 
+def test_two_commands_that_make_a_ca_at_once_make_one(tmp_path, monkeypatch):
+    """Else its certificate is one's and its key the other's, and nothing that it signs is of it."""
+    folder, others = tmp_path / "certs", []
+    write = learner.network.certificates.write_whole
+
+    def beside(path, *content, **options):
+        write(path, *content, **options)
+        if not others:
+            others.append(threading.Thread(target=certs, args=(folder,)))
+            others[0].start()
+            others[0].join(1)
+
+    monkeypatch.setattr(learner.network.certificates, "write_whole", beside)
+    certs(folder)
+    others[0].join()
+    certs(folder, renew=True)
+    for name in ("learner", "stranger"):
+        assert identity(folder / name).paths == tls_of(folder / name)
+
+
 def test_a_certificate_for_a_host_with_a_zone_is_kept(tmp_path, typed):
     arguments = ("--owner", "a=fe80::2%eth0", "--out", tmp_path / "certs")
     assert [typed("copriv", "certs", *arguments).stdout.count("kept") for _ in "12"] == [0, 2]
