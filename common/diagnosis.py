@@ -280,6 +280,11 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     """What is wrong with the certificate that the other side shows."""
     if code == EXPIRED:
         expired = datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
+        if expired > datetime.now(UTC):
+            return (
+                f"its certificate lasts until {expired:%Y-%m-%d}, but its CA, or one between the "
+                "two, has expired; both sides need files of a new CA"
+            )
         return (
             f"its certificate expired on {expired:%Y-%m-%d}; {RENEWED_BY[far]} renews it (copriv "
             "certs --renew, if that made it)"

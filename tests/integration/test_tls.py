@@ -179,6 +179,31 @@ def test_an_expired_owner_is_refused_and_does_not_even_start(serve_tls, tmp_path
     assert "copriv admit of its request renews it (copriv certs --renew, if that" in sentence
 
 
+def test_a_certificate_that_outlasts_its_ca_is_not_said_to_have_expired(
+    serve_tls, tmp_path, monkeypatch
+):
+    folder = certs(tmp_path / "certs")
+    made = x509.load_pem_x509_certificate((folder / "ca" / "certificate.pem").read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = x509.CertificateBuilder(
+        issuer_name=made.issuer,
+        subject_name=made.subject,
+        public_key=made.public_key(),
+        serial_number=made.serial_number,
+        not_valid_before=made.not_valid_before_utc - timedelta(days=2),
+        not_valid_after=made.not_valid_before_utc - timedelta(days=1),
+        extensions=list(made.extensions),
+    )
+    ended = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    for name in ("owner-a", "learner"):
+        (folder / name / "ca.pem").write_bytes(ended)
+    monkeypatch.setattr("common.tls._check", lambda *_: None)
+    sentence = told(serve_tls(folder / "owner-a"), identity(folder / "learner", check=False))
+    assert "its certificate lasts until 2" in sentence
+    assert "its CA, or one between the two, has expired" in sentence
+
+
 def beside_expired_learner(serve_tls, tmp_path, monkeypatch):
     """The certificates' folder, and an owner that serves; only the learner's has expired."""
     folder = certs(tmp_path / "certs")
