@@ -35,6 +35,9 @@ NO_TLS = (
     "it does not speak TLS (it was started without [tls]); give it ca, certificate and key, or "
     "type --insecure on both sides"
 )
+MORE_FILES = (
+    "this machine lets us open too few files and connections: raise that (ulimit -n, LimitNOFILE=)"
+)
 # What a certificate of the wrong kind is, by who should have been there.
 WRONG_KIND = {
     "owner": "it shows a learner's certificate; give it the one made for this owner",
@@ -126,7 +129,9 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
         return Cause.SILENT
     except OSError as error:
         reason = error.strerror or error
-        return Cause(f"cannot be reached ({reason}); check its address and the network")
+        is_ours = error.errno in (errno.EMFILE, errno.ENFILE)
+        cure = MORE_FILES if is_ours else "check its address and the network"
+        return Cause(f"cannot be reached ({reason}); {cure}")
 
 
 def _greeted(
