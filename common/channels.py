@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,8 @@ def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
 def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:
     """Who calls, by the certificate that the handshake has verified; None for plain text.
 
-    A certificate without a common name has the name "".
+    A certificate without a common name has the name "", and so has one that has ended since the
+    session began which its holder resumes: no handshake looks at it again.
     """
     verified = context.auth_context()
     shown: Sequence[bytes] = verified.get("x509_pem_cert", ())  # type: ignore[assignment]
@@ -168,4 +170,8 @@ def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) 
         return None
     from common.certificates import shown_by  # noqa: PLC0415 (plain text needs none of it)
 
-    return shown_by(shown[0])
+    peer = shown_by(shown[0])
+    resumed = b"true" in verified.get("ssl_session_reused", ())
+    if resumed and peer.expires is not None and peer.expires < datetime.now(UTC):
+        return Peer(name="", role=peer.role)
+    return peer

@@ -35,6 +35,9 @@ NO_TLS = (
     "it does not speak TLS (it was started without [tls]); give it ca, certificate and key, or "
     "type --insecure on both sides"
 )
+MORE_FILES = (
+    "this machine lets us open too few files and connections: raise that (ulimit -n, LimitNOFILE=)"
+)
 # What a certificate of the wrong kind is, by who should have been there.
 WRONG_KIND = {
     "owner": "it shows a learner's certificate; give it the one made for this owner",
@@ -126,7 +129,9 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
         return Cause.SILENT
     except OSError as error:
         reason = error.strerror or error
-        return Cause(f"cannot be reached ({reason}); check its address and the network")
+        is_ours = error.errno in (errno.EMFILE, errno.ENFILE)
+        cure = MORE_FILES if is_ours else "check its address and the network"
+        return Cause(f"cannot be reached ({reason}); {cure}")
 
 
 def _greeted(
@@ -280,6 +285,11 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     """What is wrong with the certificate that the other side shows."""
     if code == EXPIRED:
         expired = datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
+        if expired > datetime.now(UTC):
+            return (
+                f"its certificate lasts until {expired:%Y-%m-%d}, but its CA, or one between the "
+                "two, has expired; both sides need files of a new CA"
+            )
         return (
             f"its certificate expired on {expired:%Y-%m-%d}; {RENEWED_BY[far]} renews it (copriv "
             "certs --renew, if that made it)"

@@ -96,7 +96,7 @@ class Access:
 
         Raises:
           IdentityError: The token is not known, or the owner wants one and there is none; or the
-            certificate has not one common name, or one that cannot be printed.
+            certificate has not one common name, or one that cannot be printed, or has expired.
         """
         if token is not None:
             return self._by_token(token)
@@ -109,7 +109,8 @@ class Access:
             raise IdentityError("this owner wants this learner's token; send it")
         if certificate == "":
             raise IdentityError(
-                "the certificate has no common name, or several; come with one that names you"
+                "the certificate has no common name, or several, or has expired; come with one "
+                "that names you"
             )
         # It stands in the log and in tables that people read.
         if certificate is not None and not certificate.isprintable():

@@ -7,9 +7,11 @@ certificate of a party with hosts can be used at a port.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -111,14 +113,28 @@ def make_certificates(
     if taken:
         raise InputError(f"certs: the name {min(taken)!r} is already taken; give each its own")
     try:
-        authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
-        return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
+        with _alone(out):
+            authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
+            return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
     except OSError as error:
         raise unwritten(
             error,
             f"{error.filename}: cannot be written or read ({error.strerror}); "
             f"give another folder with {option}",
         ) from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for another command that makes files there: of two at once each would mix in its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, days: int) -> bytes:

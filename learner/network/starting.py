@@ -88,6 +88,11 @@ class OwnerProcess:
         lines = log.read_text(encoding="utf-8").strip().splitlines() if log.exists() else []
         nothing = f"exit status {status}, and {log} says nothing; is the disk full?"
         sentence = lines[-1].removeprefix("copriv-owner: ") if lines else nothing
+        if lines and status is not None and status < 0:
+            # Its last line is of before, and no reason.
+            sentence = (
+                f"signal {-status} ended it, as where memory runs out; what it said is in {log}"
+            )
         kind = InputError if status == InputError.exit_status else OwnerFailedError
         raise kind(f"owner {self.name} did not start: {sentence}")
 

@@ -5,7 +5,9 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -13,8 +15,10 @@ import tomli_w
 from calls import methods
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from grpc.experimental.session_cache import ssl_session_cache_lru
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
+import common.channels
 from common.channels import open_channel
 from common.config import check_settings
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
@@ -322,6 +326,31 @@ def test_a_visitor_without_a_certificate_gets_nothing(settings_file, tmp_path):
                 next(stub.Attach(iter([hello]), timeout=5))
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
         assert not learner.anybody(lambda owner: True)
+
+
+def test_an_owner_that_resumes_a_session_whose_certificate_has_expired_is_turned_away(
+    tmp_path, monkeypatch
+):
+    folder = certs(tmp_path / "certs")
+    options = (
+        ("grpc.ssl_session_cache", ssl_session_cache_lru(1)),
+        ("grpc.use_local_subchannel_pool", 1),
+    )
+
+    def attach_twice(port):
+        """As whom nobody is: the second stream's session is the first one's, resumed."""
+        for _ in range(2):
+            with open_channel(f"localhost:{port}", unchecked(folder / "owner-a"), options) as line:
+                hello = pb.OwnerMessage(hello=pb.Hello(name="owner-b"))
+                with pytest.raises(grpc.RpcError) as refusal:
+                    next(methods("Learner", line).Attach(iter([hello]), timeout=5))
+        return refusal.value.details()
+
+    with listening(folder / "lab") as learner:
+        assert "the certificate is owner-a's" in attach_twice(learner.port)
+        soon = datetime.now(UTC) + timedelta(days=91)
+        monkeypatch.setattr(common.channels, "datetime", Mock(now=lambda _: soon))
+        assert "names no such owner" in attach_twice(learner.port)
 
 
 def test_an_owner_with_tls_does_not_talk_to_a_learner_in_plain_text(settings_file, tmp_path):

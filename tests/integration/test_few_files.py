@@ -1,10 +1,14 @@
 """A process that may open too few files says so, whatever it was to do."""
 
+import errno
+import os
 import resource
 import subprocess
 import sys
 
 import pytest
+
+from common import diagnosis
 
 MAIN = "import sys; from {0}.cli import main; sys.argv = sys.argv[1:]; main()"
 TYPED = (
@@ -32,3 +36,15 @@ def test_a_process_that_may_open_too_few_files_ends_in_a_sentence_that_says_so(
     assert ended.returncode == 2
     assert f"a process may open {most} files and connections here, and 64 are" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_who_is_not_reached_for_want_of_files_is_told_so(monkeypatch):
+    """Its address and the network are right."""
+
+    def full(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(diagnosis, "open_connection", full)
+    found = diagnosis.why_unreachable("127.0.0.1:1", None, far="owner", timeout=1.0)
+    assert "(Too many open files); this machine lets us open too few files" in found.sentence
+    assert "network" not in found.sentence

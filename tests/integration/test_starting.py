@@ -43,16 +43,23 @@ def test_one_that_does_not_start_is_told_and_the_others_serve(owners):
         assert all(owner.port for owner in owners if owner is not wrong)
 
 
-def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners):
-    """As where the disk is full and its log holds nothing."""
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("", r"owner\.log says nothing; is the disk full\?"),
+        ("INFO a new ledger is made\n", r"did not start: signal 9 ended it.*owner\.log$"),
+    ],
+)
+def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners, said, words):
+    """As where the disk is full and its log holds nothing, or where memory runs out."""
     silent = owners[1]
     with warm_parent() as parent:
         silent.begin(parent)
         process = silent.process
         process.send_signal(signal.SIGKILL)
-        (silent._folder / "owner.log").write_text("")
+        (silent._folder / "owner.log").write_text(said)
         silent.hear()
-        with pytest.raises(OwnerFailedError, match=r"owner\.log says nothing; is the disk full\?"):
+        with pytest.raises(OwnerFailedError, match=words):
             _ = silent.port
         process.stop(20.0)
 

@@ -24,10 +24,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import run
+from grpc.experimental.session_cache import ssl_session_cache_lru
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
+import common.channels
 import learner.network.certificates
 from common import diagnosis
+from common.channels import open_channel
 from common.diagnosis import identify, why_unreachable
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
@@ -174,6 +177,31 @@ def test_an_expired_owner_is_refused_and_does_not_even_start(serve_tls, tmp_path
     sentence = told(running, identity(folder / "learner", check=False))
     assert "its certificate expired on 2" in sentence
     assert "copriv admit of its request renews it (copriv certs --renew, if that" in sentence
+
+
+def test_a_certificate_that_outlasts_its_ca_is_not_said_to_have_expired(
+    serve_tls, tmp_path, monkeypatch
+):
+    folder = certs(tmp_path / "certs")
+    made = x509.load_pem_x509_certificate((folder / "ca" / "certificate.pem").read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = x509.CertificateBuilder(
+        issuer_name=made.issuer,
+        subject_name=made.subject,
+        public_key=made.public_key(),
+        serial_number=made.serial_number,
+        not_valid_before=made.not_valid_before_utc - timedelta(days=2),
+        not_valid_after=made.not_valid_before_utc - timedelta(days=1),
+        extensions=list(made.extensions),
+    )
+    ended = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    for name in ("owner-a", "learner"):
+        (folder / name / "ca.pem").write_bytes(ended)
+    monkeypatch.setattr("common.tls._check", lambda *_: None)
+    sentence = told(serve_tls(folder / "owner-a"), identity(folder / "learner", check=False))
+    assert "its certificate lasts until 2" in sentence
+    assert "its CA, or one between the two, has expired" in sentence
 
 
 def beside_expired_learner(serve_tls, tmp_path, monkeypatch):
@@ -527,6 +555,33 @@ def test_a_learner_shows_its_renewed_certificate_without_a_restart(
     remote.disconnect()
 
 
+def test_who_resumes_a_session_whose_certificate_has_expired_is_nobody(
+    serve_tls, tmp_path, monkeypatch
+):
+    """TLS looks at no certificate again when a session is resumed, which it is for days."""
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    who = identity(folder / "learner")
+    options = (
+        ("grpc.ssl_session_cache", ssl_session_cache_lru(1)),
+        ("grpc.use_local_subchannel_pool", 1),
+    )
+
+    def described():
+        with open_channel(f"localhost:{running.port}", who, options) as channel:
+            return methods("DataOwner", channel).Describe(pb.DescribeRequest(), timeout=5)
+
+    assert described().num_records == described().num_records == 200
+    remote = reach(running, who)
+    assert remote.describe().num_records == 200
+    monkeypatch.setattr(common.channels, "datetime", FarAhead)
+    with pytest.raises(grpc.RpcError, match="has expired; come with one that names you"):
+        described()
+    # A connection that was open before stays open.
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
 def rekeyed(folder, key):
     """An owner's certificate for another key, and that key."""
     path = folder / "owner-a" / "certificate.pem"
@@ -650,6 +705,26 @@ def test_a_key_whose_certificate_was_never_written_is_not_kept(tmp_path, monkeyp
         load_identity(tls_of(folder), base=folder, side="server")
     certs(tmp_path / "certs")
     load_identity(tls_of(folder), base=folder, side="server")
+
+
+def test_two_commands_that_make_a_ca_at_once_make_one(tmp_path, monkeypatch):
+    """Else its certificate is one's and its key the other's, and nothing that it signs is of it."""
+    folder, others = tmp_path / "certs", []
+    write = learner.network.certificates.write_whole
+
+    def beside(path, *content, **options):
+        write(path, *content, **options)
+        if not others:
+            others.append(threading.Thread(target=certs, args=(folder,)))
+            others[0].start()
+            others[0].join(1)
+
+    monkeypatch.setattr(learner.network.certificates, "write_whole", beside)
+    certs(folder)
+    others[0].join()
+    certs(folder, renew=True)
+    for name in ("learner", "stranger"):
+        assert identity(folder / name).paths == tls_of(folder / name)
 
 
 def test_a_certificate_for_a_host_with_a_zone_is_kept(tmp_path, typed):
