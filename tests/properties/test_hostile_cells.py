@@ -261,7 +261,7 @@ def shards(table):
 
 def assert_others_are_untouched(table):
     """Hostile cells are bounded, and every record is what it would be alone among ordinary ones."""
-    fingerprint(table)
+    fingerprint([table])
     together = shards(table)
     calm = shards(table.assign(cell=[table["cell"].iloc[0]] * len(table)))
     for name, feature_map in MAPS.items():
