@@ -27,7 +27,13 @@ from learner.planning.public_side import PublicSide, read_public_side, with_grou
 from learner.planning.roles import own_index
 from learner.planning.settings import StudySettings
 from learner.results.progress import progress
-from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
+from learner.results.run_folder import (
+    SETTINGS,
+    create_run_folder,
+    write_json,
+    write_settings,
+    write_table,
+)
 from learner.results.sweep_page import (
     incomparable,
     makes_no_difference,
@@ -50,7 +56,7 @@ from learner.training.points import (
 )
 
 MOST_SHOWN = 5
-SETTINGS, GRID = "study.toml", "grid.json"
+GRID = "grid.json"
 # What a command line can hold, at most.
 LARGEST_GRID = 16 * 2**20
 
