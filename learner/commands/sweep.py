@@ -20,7 +20,7 @@ from common.errors import InputError
 from common.small_files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.planning.decision import Decision
 from learner.planning.grid import Experiment, Point
 from learner.planning.public_side import PublicSide, read_public_side, with_groups
@@ -226,7 +226,7 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
 def _read_ground(whole: StudySettings, *, base: Path) -> tuple[Ground, pd.DataFrame | None]:
     """The records of all owners, and the public ones with their table, not yet in groups."""
     public, table = read_public_side(whole, base=base)
-    shards = read_shards(whole, public, base=base)
+    shards = read_owners(whole, public.feature_map, base=base).shards
     records = union(shards)
     ground = Ground(
         public=public,
