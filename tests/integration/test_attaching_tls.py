@@ -13,14 +13,13 @@ import tomli_w
 from calls import methods
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
+from identities import an_hour_too_late, resigned, self_signed, tls_of, tls_table, unchecked
 
 from common.channels import open_channel
 from common.config import check_settings
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.tls import load_identity
-from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners
@@ -81,11 +80,8 @@ def listening(folder, *, check=True):
 @pytest.fixture
 def settings_file(owner_folder):
     def write(name, folder, **policy):
-        path = owner_folder(name, **policy)
-        if folder is not None:
-            tls = {"tls": tls_of(folder).model_dump(mode="json")}
-            path.write_text(tomli_w.dumps(read_toml(path) | tls))
-        return path
+        also = {} if folder is None else {"tls": tls_table(folder)}
+        return owner_folder(name, also=also, **policy)
 
     return write
 
@@ -136,7 +132,7 @@ def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
 ):
     folder = certs(tmp_path / "certs")
     paths = [settings_file(name, folder / name, learners=["lab"]) for name in NAMES]
-    settings = study(tls=tls_of(folder / "lab").model_dump(mode="json"))
+    settings = study(tls=tls_table(folder / "lab"))
     port = []
     journal = Journal(tmp_path / "journal.sqlite")
     with (

@@ -12,10 +12,13 @@ import learner.network.certificates
 from common.tls import Identity, TlsSettings
 
 
+def tls_table(folder):
+    """The section ``[tls]`` of whoever shows the files of this folder."""
+    return {name: str(folder / f"{name}.pem") for name in TlsSettings.model_fields}
+
+
 def tls_of(folder):
-    return TlsSettings(
-        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
-    )
+    return TlsSettings(**tls_table(folder))
 
 
 def unchecked(folder):
