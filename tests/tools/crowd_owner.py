@@ -36,11 +36,9 @@ import pandas as pd
 import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from identities import tls_of, tls_table
+from maps import map_of
 
 from common.channels import open_channel
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from common.tls import load_identity
 from learner.network.certificates import Party, make_certificates
@@ -71,9 +69,7 @@ class CrowdedOwner:
         rng = np.random.default_rng(1)
         table = pd.DataFrame(rng.normal(size=(300, 4)), columns=["a", "b", "c", "y"])
         table.to_parquet(folder / "shard.parquet")
-        self.feature_map = fit_feature_map(
-            table + 0.01, FeatureSettings(target="y", public=TableSource()), source="public"
-        )
+        self.feature_map = map_of(table + 0.01)
         digest = hashlib.sha256(TOKEN.encode()).hexdigest()
         policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1000"}
         policy |= {"learners": ["good"]} if tls else {"tokens": {"good": f"sha256:{digest}"}}
