@@ -11,9 +11,7 @@ import grpc
 import pytest
 import tomli_w
 from calls import methods
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-from identities import an_hour_too_late, resigned, self_signed, tls_of, tls_table, unchecked
+from identities import an_hour_too_late, named, self_signed, tls_of, tls_table, unchecked
 
 from common.channels import open_channel
 from common.config import check_settings
@@ -251,12 +249,7 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
 @pytest.mark.parametrize("names", [(), ("lab\0stranger",), ("lab", "stranger")])
 def test_a_learner_whose_certificate_names_nobody_is_refused(settings_file, tmp_path, names):
     folder = certs(tmp_path / "certs")
-
-    def of_nobody(good):
-        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
-        return x509.Name(subject), [each.value for each in good.extensions]
-
-    resigned(folder, "lab", of_nobody)
+    named(folder, "lab", names)
     path = settings_file("owner-a", folder / "owner-a")
     refusal = pytest.raises(InputError, match="no common name that can be printed")
     with listening(folder / "lab", check=False) as learner, refusal:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import run
-from identities import an_hour_too_late, resigned, self_signed, tls_of, tls_table, unchecked
+from identities import an_hour_too_late, named, resigned, self_signed, tls_of, tls_table, unchecked
 
 import learner.network.certificates
 from common import diagnosis
@@ -753,12 +753,7 @@ def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_
 def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, policy, names, words):
     """TLS libraries end a name at its first NUL, and then it may be somebody else's."""
     folder = certs(tmp_path / "certs")
-
-    def of_nobody(good):
-        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
-        return x509.Name(subject), [each.value for each in good.extensions]
-
-    resigned(folder, "learner", of_nobody)
+    named(folder, "learner", names)
     remote = reach(serve_tls(folder / "owner-a", **policy), identity(folder / "learner"))
     with pytest.raises(IdentityError, match=words):
         remote.describe()

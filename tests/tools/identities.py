@@ -7,6 +7,7 @@ from datetime import timedelta
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import learner.network.certificates
 from common.tls import Identity, TlsSettings
@@ -51,6 +52,12 @@ def self_signed(folder, name):
     )
     (folder / "ca.pem").write_bytes((folder / "certificate.pem").read_bytes())
     return folder
+
+
+def named(folder, who, names):
+    """Have the CA give a party these common names, and otherwise what it has."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
+    resigned(folder, who, lambda good: (subject, [each.value for each in good.extensions]))
 
 
 def resigned(folder, who, says):
