@@ -258,7 +258,7 @@ def _rows(
             "measured_public": public,
             "forecast_alone": predicted.alone,
             "measured_alone": alone,
-            "forecast_gains": predicted.gains,
+            "forecast_gains": predicted.expected < np.minimum(predicted.alone, predicted.public),
             "measured_gains": gains_measured,
             "clear": clear,
         }

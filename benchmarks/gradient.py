@@ -145,7 +145,8 @@ def rows(*, turns: int = TURNS) -> list[tuple[str, float, float]]:
 
 def import_cost() -> tuple[float, float]:
     """Seconds and megabytes of a process that loads compiled code, beyond one that does not."""
-    common = "import numpy, owner.core, common.files as o, time; t = time.process_time();"
+    common = f"import numpy, owner.core, {compiled_code_folder.__module__} as o, time;"
+    common += "t = time.process_time();"
     load = "from owner import fused; fused.kernel('logistic', clipped=False,"
     load += "kept_in=o.compiled_code_folder)(numpy.ones((2, 2)), numpy.ones(2), numpy.ones(2),"
     load += "0.0, 1.0);"

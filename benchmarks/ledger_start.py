@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -123,7 +122,7 @@ def add_study(db: sqlite3.Connection, number: int, terms: StudyTerms, before: by
     for sequence in range(terms.responses):
         record = charge_record(text_digest(f"{number} {sequence}"), 1_700_000_000_000 + sequence)
         account, _ = charge_next(db, account, record, bytes(800), count=1)
-    insert_account(db, replace(account, closed=now), checksum)
+    insert_account(db, account._replace(closed=now), checksum)
     for kept in (text, terms.feature_map):
         insert_text(db, kept)
     return checksum

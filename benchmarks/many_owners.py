@@ -23,6 +23,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
 import pandas as pd
+from simulate import INSTALLED
 
 from common.losses import Regulariser
 from learner.algorithms.asynchronous import Asynchronous
@@ -34,8 +35,6 @@ TICK_BAR = 1.2
 HOSPITALS, RECORDS, PUBLIC, HORIZON = 300, 300, 2_000, 3_000
 FIRST_TICK_BAR, MORE_SECONDS_BAR, MEGABYTES_BAR = 25.0, 6.0, 45.0
 ENROLLED = "enrolled the owners"
-# As it is installed, with compiled modules: some environments tell Python to keep none.
-INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Learner:

@@ -29,7 +29,7 @@ import pandas as pd
 import tomli_w
 
 from common.config import load_settings
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.network.connections import simulated_owners
 from learner.network.processes import Hosting
 from learner.network.warm_parent import warm_parent
@@ -92,7 +92,7 @@ def seconds_of_copriv() -> float:
         _write_study(folder)
         settings = load_settings(StudySettings, folder / "study.toml")
         public = prepare_public_side(settings, base=folder)
-        shards = read_shards(settings, public, base=folder)
+        shards = read_owners(settings, public.feature_map, base=folder).shards
         write_features(folder / "features.json", public.feature_map)
         with (
             warm_parent() as parent,

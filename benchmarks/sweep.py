@@ -13,7 +13,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 from common.arrays import Matrix
 from common.config import load_settings
 from common.terms import Records
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide, prepare_public_side
@@ -50,7 +50,7 @@ class Hospitals(NamedTuple):
 
     settings: StudySettings
     public: PublicSide
-    shards: list[Records]
+    shards: Sequence[Records]
     decision: Decision
     deciding: float
 
@@ -59,7 +59,7 @@ class Hospitals(NamedTuple):
         """Read, and decided."""
         settings = load_settings(StudySettings, STUDY, overrides=overrides)
         public = prepare_public_side(settings, base=STUDY.parent)
-        shards = read_shards(settings, public, base=STUDY.parent)
+        shards = read_owners(settings, public.feature_map, base=STUDY.parent).shards
         began = time.process_time()
         counts = [len(shard) for shard in shards]
         decision = decide_quietly(settings, public, num_records=counts, seed=1)

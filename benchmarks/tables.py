@@ -131,12 +131,17 @@ def section(
     return [f"### {case.title}", "", facts(case), "", *markdown(by_epsilon(epsilons), body)]
 
 
+def interval(psi: Vector) -> str:
+    """Mean and half of its 95 % interval, or a single number."""
+    half = f" ± {half_interval(psi):.1g}" if len(psi) > 1 else ""
+    return f"{psi.mean():.2g}{half}"
+
+
 def _text(cell: Reached | None) -> str:
-    """Mean and half of its 95 % interval, or a single number, and what is noted of it."""
+    """The same of a cell, and what is noted of it."""
     if cell is None:
         return ""
-    half = f" ± {half_interval(cell.psi):.1g}" if len(cell.psi) > 1 else ""
-    return f"{cell.psi.mean():.2g}{half}" + (f" ({cell.note})" if cell.note else "")
+    return interval(cell.psi) + (f" ({cell.note})" if cell.note else "")
 
 
 def gains(case: Case, reached: Reached) -> str:

@@ -284,12 +284,7 @@ def owner_process(
         },
     }
     if encrypted:
-        files = home.parent / "certs" / name
-        settings["tls"] = {
-            "ca": str(files / "ca.pem"),
-            "certificate": str(files / "certificate.pem"),
-            "key": str(files / "key.pem"),
-        }
+        settings["tls"] = _tls(home.parent, name)
     path = home / f"{name}.toml"
     path.write_text(tomli_w.dumps(settings))
     command = [*OWNER, "serve", str(path), "--allow-private-bounds"]
@@ -334,12 +329,12 @@ def _certificates(folder: Path) -> Identity:
     return _identity(folder, "lab", "client")
 
 
+def _tls(folder: Path, name: str) -> dict[str, Any]:
+    return {key: str(folder / "certs" / name / f"{key}.pem") for key in TlsSettings.model_fields}
+
+
 def _identity(folder: Path, name: str, side: Any) -> Identity:
-    files = folder / "certs" / name
-    tls = TlsSettings(
-        ca=files / "ca.pem", certificate=files / "certificate.pem", key=files / "key.pem"
-    )
-    return load_identity(tls, base=folder, side=side)
+    return load_identity(TlsSettings(**_tls(folder, name)), base=folder, side=side)
 
 
 # --- the floors -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import numpy as np
 from common.arrays import Vector
 from common.config import load_settings
 from common.terms import Records
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide, prepare_public_side
@@ -66,7 +66,7 @@ def case_of(*, epsilon: float = 1.0, num_records: int | None = None) -> Case:
         StudySettings, EXAMPLES / "hospitals.toml", overrides=[f"privacy.epsilon={epsilon}"]
     )
     public = prepare_public_side(settings, base=EXAMPLES)
-    shards = read_shards(settings, public, base=EXAMPLES)
+    shards = read_owners(settings, public.feature_map, base=EXAMPLES).shards
     if num_records is not None:
         share = num_records / sum(map(len, shards))
         shards = [shard.at(np.arange(round(share * len(shard)))) for shard in shards]

@@ -131,6 +131,8 @@ _STATUSES: Sequence[tuple[type[CoprivError], grpc.StatusCode]] = (
     (UnreachableError, grpc.StatusCode.CANCELLED),
     (OwnerFailedError, grpc.StatusCode.INTERNAL),
 )
+# gRPC's statuses, by the numbers that cross the wire.
+NUMBERED = {status.value[0]: status for status in grpc.StatusCode}
 # The names of those that errors have.
 STATUS_NAMES = frozenset(status.name for status in dict(reversed(_STATUSES)).values())
 
@@ -207,8 +209,7 @@ def error_numbered(number: int) -> type[CoprivError]:
     >>> error_numbered(8).__name__, error_numbered(-1).__name__
     ('BudgetSpentError', 'OwnerFailedError')
     """
-    known = {status.value[0]: status for status in grpc.StatusCode}
-    return error_of(known[number]) if number in known else OwnerFailedError
+    return error_of(NUMBERED[number]) if number in NUMBERED else OwnerFailedError
 
 
 # What a stranger's settings name as a token may be a secret of another program: it is not sent.

@@ -30,7 +30,7 @@ from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
 from owner.policy import OwnerSettings, PrivateSource
 from owner.raw_rows import FarRows, HeldRows, RawRows, evenly_held, table_changed
-from owner.shard import PrivateTable, fingerprint_of_parts
+from owner.shard import PrivateTable, fingerprint
 from owner.shard_cache import ShardCache
 from owner.translation import stored_names_of, translated
 
@@ -114,7 +114,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
     where = title_of(settings)
     stamps = source.stamps()
     parts = _Parts(source, settings.data, named=())
-    print_of_all = print_of_rows = fingerprint_of_parts(parts)
+    print_of_all = print_of_rows = fingerprint(parts)
     release_unused()
     check_header(source.header, parts.beginning, where=where)
     _check_columns(settings, pinned, source, where=where)
@@ -158,7 +158,7 @@ def _as_it_was(
         yield
         return
     with source.still():
-        if fingerprint_of_parts(_Parts(source, selected, named=()).read()) != print_of_rows:
+        if fingerprint(_Parts(source, selected, named=()).read()) != print_of_rows:
             raise table_changed(where)
         yield
 
@@ -203,7 +203,7 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     source = _opened(settings, base=base)
     stored_names = stored_names_of(settings.data, columns) if columns else ()
     parts = _Parts(source, settings.data, named=stored_names or source.names)
-    print_of_all = fingerprint_of_parts(parts)
+    print_of_all = fingerprint(parts)
     release_unused()
     check_header(source.header, parts.beginning, where=where)
     _check_columns(settings, pinned, source, where=where)

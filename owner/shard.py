@@ -34,18 +34,16 @@ KEPT_SHARDS = 4
 ROWS_AT_ONCE = 2**14
 
 
-def fingerprint(table: pd.DataFrame) -> str:
+def fingerprint(parts: Iterable[pd.DataFrame]) -> str:
     """SHA-256 over column names and values: a ledger belongs to exactly these records.
 
-    >>> a = fingerprint(pd.DataFrame({"x": [1, 2]}))
-    >>> a == fingerprint(pd.DataFrame({"x": [1, 3]})), a == fingerprint(pd.DataFrame({"x": [1, 2]}))
+    Args:
+      parts: The table, a few columns at a time, in their order.
+
+    >>> a, b = (fingerprint([pd.DataFrame({"x": [1, last]})]) for last in (2, 3))
+    >>> a == b, a == fingerprint([pd.DataFrame({"x": [1, 2]})])
     (False, True)
     """
-    return fingerprint_of_parts([table])
-
-
-def fingerprint_of_parts(parts: Iterable[pd.DataFrame]) -> str:
-    """The same, of a table that comes a few columns at a time, in their order."""
     digest = hashlib.sha256()
     for name, column in ((str(n), c) for part in parts for n, c in part.items()):
         digest.update(f"{name}\x1e{len(column)}\x1e".encode())

@@ -128,9 +128,14 @@ def validation_terms(make_terms, feature_map):
 
 @pytest.fixture
 def owner_folder(tmp_path, feature_map):
-    """Writes an owner's folder (records, feature map, OWNER.toml) and returns the settings path."""
+    """Writes an owner's folder (records, feature map, OWNER.toml) and returns the settings path.
 
-    def write(name="owner-a", *, seed=1, num_records=200, table=None, pinned=None, **policy):
+    OWNER.toml has also what is given as ``also``, beside its policy.
+    """
+
+    def write(
+        name="owner-a", *, seed=1, num_records=200, table=None, pinned=None, also=None, **policy
+    ):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         shard = make_table(num_records, seed=seed) if table is None else table
@@ -145,7 +150,7 @@ def owner_folder(tmp_path, feature_map):
             "policy": {"epsilon_per_study": "10", "epsilon_lifetime": "10"} | policy,
         }
         path = folder / "owner.toml"
-        path.write_text(tomli_w.dumps(settings))
+        path.write_text(tomli_w.dumps(settings | (also or {})))
         return path
 
     return write

@@ -111,7 +111,7 @@ def train_in_memory(
     feature_map = fit_feature_map(public, study.features, source="public")
     mapped = held_out_records(feature_map, public, where="the public records")
     side = PublicSide(feature_map=feature_map, records=mapped)
-    warn_of_public_records(public, feature_map, num_records=len(mapped))
+    warn_of_public_records(public, feature_map)
     warn_of_dropped(feature_map, list(public.columns))
     by_owner = {f"owner {name}": records[labels == i] for i, name in enumerate(names)}
     warn_of_misfits(by_owner, feature_map)

@@ -42,11 +42,10 @@ from learner.planning.map_notes import (
     unknown_shares,
     unread_notes,
 )
-from learner.planning.public_side import prepare_public_side
+from learner.planning.public_side import PLENTY_FOR_EACH, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_table
 
-FEWEST_PER_FEATURE = 10
 # Fewer rows of a part differ from the others by chance alone.
 FEWEST_OF_A_PART = 50
 
@@ -282,7 +281,7 @@ class _Draft:
 
     def counts(self, path: Path, num_features: int) -> Iterator[str]:
         """How many records there are of whom: all rows are accounted for."""
-        if self.num_public < FEWEST_PER_FEATURE * num_features:
+        if self.num_public < PLENTY_FOR_EACH * num_features:
             yield (
                 f"note: {self.num_public:,} public records are few for {num_features} features; "
                 "give more with --public, or leave columns out with --drop"

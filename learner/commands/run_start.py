@@ -32,6 +32,7 @@ from learner.results.report_page import write_report
 from learner.results.run_folder import (
     JOURNAL,
     OWNERS,
+    SETTINGS,
     STUDY_ID,
     Trace,
     is_begun,
@@ -132,7 +133,7 @@ def _trained(
             write_features(folder / "features.json", start.public.feature_map)
         study_id = name_study(settings, journal)
         # Once these settings are there, so is all that a resumed run needs.
-        write_settings(folder / "study.toml", settings, base=start.base)
+        write_settings(folder / SETTINGS, settings, base=start.base)
         display = stack.enter_context(Display(console, trace, metrics, start.stages, start.public))
         arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
         try:

@@ -13,14 +13,13 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.files import make_folder, refuse_to_replace
 from common.model import read_model
-from common.terms import Records
 from common.texts import counted
 from learner.commands.display import listening
 from learner.commands.going_on import Simulating, Training, stoppable_run
 from learner.commands.run_start import RunStart, print_summary, refuse_given_up, train_into
 from learner.network.connections import remote_owners, simulated_owners
 from learner.network.processes import Hosting, owner_tables
-from learner.planning.public_side import PublicSide, prepare_public_side
+from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
 from learner.results.progress import Stages
@@ -154,13 +153,8 @@ def run_simulation(
     return folder
 
 
-def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
-    """All owners' records on this machine, after the feature map; warns of what does not fit."""
-    return list(read_owners(settings, public.feature_map, base=base).shards)
-
-
 def read_owners(settings: StudySettings, feature_map: FeatureMap, *, base: Path) -> Union:
-    """The owners' records, and their targets in raw units; warns of what does not fit."""
+    """All owners' records on this machine, after the feature map; warns of what does not fit."""
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     names = [entry.name for entry in settings.owners]
     shards = [

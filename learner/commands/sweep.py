@@ -20,14 +20,20 @@ from common.errors import InputError
 from common.small_files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
-from learner.commands.study import read_shards
+from learner.commands.study import read_owners
 from learner.planning.decision import Decision
 from learner.planning.grid import Experiment, Point
 from learner.planning.public_side import PublicSide, read_public_side, with_groups
 from learner.planning.roles import own_index
 from learner.planning.settings import StudySettings
 from learner.results.progress import progress
-from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
+from learner.results.run_folder import (
+    SETTINGS,
+    create_run_folder,
+    write_json,
+    write_settings,
+    write_table,
+)
 from learner.results.sweep_page import (
     incomparable,
     makes_no_difference,
@@ -50,7 +56,7 @@ from learner.training.points import (
 )
 
 MOST_SHOWN = 5
-SETTINGS, GRID = "study.toml", "grid.json"
+GRID = "grid.json"
 # What a command line can hold, at most.
 LARGEST_GRID = 16 * 2**20
 
@@ -220,7 +226,7 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
 def _read_ground(whole: StudySettings, *, base: Path) -> tuple[Ground, pd.DataFrame | None]:
     """The records of all owners, and the public ones with their table, not yet in groups."""
     public, table = read_public_side(whole, base=base)
-    shards = read_shards(whole, public, base=base)
+    shards = read_owners(whole, public.feature_map, base=base).shards
     records = union(shards)
     ground = Ground(
         public=public,

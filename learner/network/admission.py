@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from common.config import Settings
 from common.errors import InputError
@@ -82,7 +82,7 @@ def read_guests(certs: Path) -> GuestList:
             f"{path}: cannot be read ({error.strerror}); type copriv invite first, or give the "
             "folder of its files with --certs"
         ) from None
-    except (ValidationError, ValueError):
+    except ValueError:
         raise InputError(f"{path}: is damaged; type copriv invite again") from None
 
 

@@ -11,12 +11,11 @@ from common.diagnosis import identify
 from common.errors import CoprivError
 from common.tls import Identity
 from learner.network.connections import Connections
+from learner.network.grpc_owner import HANDSHAKE_SECONDS
 from learner.planning.sections import OwnerEntry
 from learner.training.agreement import Seen
 from learner.training.enrolment import at_once
 from learner.training.owners import Owner
-
-HANDSHAKE_SECONDS = 10.0
 
 
 def look_at_sites(

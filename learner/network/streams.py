@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 import grpc
 
+from common.wire import NUMBERED
+
 try:
     from grpc._cython import cygrpc  # type: ignore[attr-defined]
 except ImportError:  # another version of gRPC
@@ -32,7 +34,6 @@ _NEEDED = (
     "SendInitialMetadataOperation",
     "SendMessageOperation",
 )
-_STATUSES = {status.value[0]: status for status in grpc.StatusCode}
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -217,7 +218,7 @@ class DirectStream:
         self._events -= 1
         for done in event.batch_operations:
             if done.type() == cygrpc.OperationType.receive_status_on_client:
-                code = _STATUSES.get(done.code(), grpc.StatusCode.UNKNOWN)
+                code = NUMBERED.get(done.code(), grpc.StatusCode.UNKNOWN)
                 self._status = _OverError(code, done.details() or "", done.trailing_metadata())
         return event.batch_operations
 

@@ -47,8 +47,6 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
     clipped = problem.slopes(theta, records, clip) @ x / n
     whole = problem.slopes(theta, records, None) @ x / n
     ridge = problem.regulariser.strong_convexity * np.eye(theta.size)
-    own = whole + problem.regulariser.gradient(theta)
-    is_at_edge = problem.at_edge(theta)
     root = public.whitening @ public.scores.T / np.sqrt(n * max(n - theta.size, 1))
     basis = whitening(curvature + ridge)
     d = basis.shape[1]
@@ -57,7 +55,7 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
         theta=theta,
         curvature=curvature,
         offset=clipped - whole - problem.regulariser.gradient(theta),
-        pull=np.where(is_at_edge, own, 0.0) if is_at_edge.any() else None,
+        pull=problem.outwards(theta, records) if problem.at_edge(theta).any() else None,
         # tr(H Cov theta_0) over the directions there are, and the mean variance of B'HB.
         spread=float(np.sum(root * ((curvature + ridge) @ root))) / d,
         curvature_spread=max(float(np.mean(squares**2)) - d, 0.0) / (d * d * n),

@@ -180,7 +180,7 @@ def read_public_side(
         table = table[with_target(table, feature_map, missing, where="the public records")]
         table = table.reset_index(drop=True)
         records = held_out_records(feature_map, table, where="the public records")
-        warn_of_public_records(table, feature_map, num_records=len(records))
+        warn_of_public_records(table, feature_map)
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
     warn_of_dropped(feature_map, features.columns or ())
@@ -316,23 +316,20 @@ def _warn_of_private_rows(settings: StudySettings, public: TableSource, *, base:
     return any(shared)
 
 
-def warn_of_public_records(
-    table: pd.DataFrame, feature_map: FeatureMap, *, num_records: int
-) -> None:
+def warn_of_public_records(table: pd.DataFrame, feature_map: FeatureMap) -> None:
     """Warn that public records are few, or have columns that a study should not learn from.
 
     Args:
-      table: The public records, raw.
+      table: The public records, raw, each with a readable target.
       feature_map: The map.
-      num_records: How many of them have a target.
 
     Warns:
       DoubtWarning: They are, or one is there.
     """
-    p = feature_map.num_features
-    if p <= num_records < FEWEST_FOR_EACH * p:
+    n, p = len(table), feature_map.num_features
+    if p <= n < FEWEST_FOR_EACH * p:
         warnings.warn(
-            f"features.public: {counted(num_records, 'record')} for {counted(p, 'feature')}: their "
+            f"features.public: {counted(n, 'record')} for {counted(p, 'feature')}: their "
             "model is mostly chance, and so are all forecasts; give "
             f"{PLENTY_FOR_EACH * p} or more, or use fewer columns",
             DoubtWarning,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from common.texts import named
+from learner.results.verdict_words import NAMED
 
 log = logging.getLogger("copriv.learner")
 
 # Owners that answer within this many seconds are not named.
 WARN_AFTER = 1.0
-NAMED = 6
 
 
 class Arrivals:

@@ -36,6 +36,7 @@ FEW_POINTS, ROOM = 5, 36
 DIGIT, GAP, MANY, MOST = 7.5, 4.0, 1e3, 1e7
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
+FITNESS = "relative fitness (0 is the best)"
 TIMELINE = "When each owner answered: darker where it answered more often"
 
 

@@ -11,7 +11,7 @@ from common.texts import counted, number_words, percent_words
 from learner.forecasting.main_measure import ExpectedQuality
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
-from learner.results.charts import DASHED, Line, Mark, curve, strip
+from learner.results.charts import DASHED, FITNESS, Line, Mark, curve, strip
 from learner.results.forecast_text import OWNERS, gains, owner_row, sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES
@@ -22,7 +22,6 @@ CURVES = {
     "owners": "number of owners N",
     "horizon": "horizon T, communications",
 }
-FITNESS = "relative fitness (0 is the best)"
 
 
 def write_forecast_page(folder: Path, verdict: Verdict) -> Path:

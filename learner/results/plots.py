@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from learner.results.charts import SMALLEST
 from learner.results.summary import Summary
 
-SMALLEST = 1e-16
 # More lines than these are drawn as a band.
 MOST_LINES = 6
 

@@ -16,7 +16,7 @@ from common.files import open_regular
 from common.model import Model, read_model
 from common.privacy import epsilon_in_words, strength
 from common.texts import counted, number_words
-from learner.results.charts import DASHED, Line, Mark, curve, strip, timeline
+from learner.results.charts import DASHED, FITNESS, Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES, UNMEASURED, interval_words
@@ -202,7 +202,7 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
         "Relative fitness of the central model against communications",
         lines,
         x_label="communication k",
-        y_label="relative fitness (0 is the best)",
+        y_label=FITNESS,
         marks=marks,
     )
     places = np.unique(np.linspace(0, k.size - 1, SHOWN_VALUES).astype(int))

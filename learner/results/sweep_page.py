@@ -13,10 +13,9 @@ from rich.table import Table
 
 from common.arrays import Vector
 from common.texts import counted
-from learner.results.charts import DASHED, DASHED_AND_DOTTED, DOTTED, Line, curve
+from learner.results.charts import DASHED, DASHED_AND_DOTTED, DOTTED, FITNESS, Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 
-FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
 # So many curves have looks of their own.
 LOOKS = tuple(

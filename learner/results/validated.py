@@ -293,16 +293,14 @@ def _nearest(value: float, within: tuple[float, float]) -> float:
 
 def _loss_spread(mean: float, bounds: ValidationBounds) -> float:
     """Deviation of the bounded loss from record to record, for this mean."""
-    kept = min(max(mean, 0.0), bounds.loss_bound)
-    most = math.sqrt(kept * (bounds.loss_bound - kept))
+    most = math.sqrt(mean * (bounds.loss_bound - mean))
     if bounds.loss_spread is None or bounds.loss_mean is None or not bounds.loss_mean > 0:
         return most
-    return min(most, bounds.loss_spread * max(1.0, kept / bounds.loss_mean))
+    return min(most, bounds.loss_spread * max(1.0, mean / bounds.loss_mean))
 
 
 def _binary_spread(share: float) -> float:
-    kept = min(max(share, 0.0), 1.0)
-    return math.sqrt(kept * (1.0 - kept))
+    return math.sqrt(share * (1.0 - share))
 
 
 def _rooted(loss: Measured, scale: float) -> Measured:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from common.errors import DoubtWarning
@@ -12,8 +12,7 @@ from common.privacy import as_decimal
 from common.texts import counted, named, number_words, printable, with_interval
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
-
-NAMED = 6
+from learner.results.verdict_words import NAMED
 
 
 def validation_lines(summary: Summary) -> list[str]:
@@ -27,10 +26,8 @@ def validation_lines(summary: Summary) -> list[str]:
     if found is not None and found.by_owner:
         lines.append(_by_owner(found))
     if missing:
-        some = list(missing.items())[:NAMED]
-        reasons = "; ".join(f"{name}: {printable(why)}" for name, why in some)
-        more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        lines.append(f"No answer on how good the model is from {reasons}{more}. {_kept(summary)}")
+        reasons = _first_few([f"{name}: {printable(why)}" for name, why in missing.items()])
+        lines.append(f"No answer on how good the model is from {reasons}. {_kept(summary)}")
     return lines
 
 
@@ -258,9 +255,14 @@ def _by_owner(found: ValidationSummary) -> str:
             return "unknown for noise"
         return with_interval(loss.value, loss.low, loss.high)
 
-    losses = "; ".join(f"{one.name} {text(one.loss)}" for one in found.by_owner[:NAMED])
-    more = f"; and {len(found.by_owner) - NAMED} more" if len(found.by_owner) > NAMED else ""
-    return f"Mean loss by owner, of those who agree to be shown: {losses}{more}."
+    losses = _first_few([f"{one.name} {text(one.loss)}" for one in found.by_owner])
+    return f"Mean loss by owner, of those who agree to be shown: {losses}."
+
+
+def _first_few(parts: Sequence[str]) -> str:
+    """What is said of the first owners, and of how many more it is not."""
+    more = f"; and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return "; ".join(parts[:NAMED]) + more
 
 
 def _edges(each: BinSummary, probabilities: bool) -> str:

@@ -17,6 +17,7 @@ from learner.results.quality_words import (
 )
 from learner.results.summary import Summary
 
+# So many owners a sentence names.
 NAMED = 6
 FREE_AND_SEEN = "the public records' own model (which has seen them)"
 

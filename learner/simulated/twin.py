@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Flags, Matrix, Vector
+from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
 from learner.simulated.groups import PublicGroups
@@ -94,11 +94,6 @@ class Forecast:
         own += self.missing[:, None] * np.minimum(self.apart, self.apart**2)
         middle: Vector = np.median(own, axis=0)
         return middle
-
-    @property
-    def gains(self) -> Flags:
-        """Whether each owner is expected to gain: below its own and the public one, shape (N,)."""
-        return self.expected < np.minimum(self.alone, self.public)
 
 
 def prediction_interval(psi: Matrix) -> tuple[float, float]:

@@ -253,7 +253,7 @@ class Mixture:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""
         problem, anchor = self.public.problem, self.public.theta_optimal
         records = self.public.records
-        each = problem.slopes(anchor, records, clip)[:, None] * records.features
+        each = problem.gradients(anchor, records, clip)
         centre = self.centre @ each
         whole = np.stack([self._mean(owner, each, centre, clip) for owner in range(len(shards))])
         # Owners of a mixture answer with as many records each.

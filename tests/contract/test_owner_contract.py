@@ -3,16 +3,16 @@
 import threading
 from contextlib import ExitStack
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from identities import tls_of, tls_table
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.terms import Query
-from common.tls import TlsSettings, load_identity
+from common.tls import load_identity
 from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
@@ -63,11 +63,8 @@ def with_tls(settings):
         Party(name="learner", role="learner"),
     ]
     make_certificates(out, parties, study="test", days=90, ca_days=100, renew=False)
-    files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
-    own = {key: f"certs/owner-a/{name}" for key, name in files.items()}
-    settings.write_text(tomli_w.dumps(read_toml(settings) | {"tls": own}))
-    paths = TlsSettings(**{key: Path("learner") / name for key, name in files.items()})
-    return load_identity(paths, base=out, side="client")
+    settings.write_text(tomli_w.dumps(read_toml(settings) | {"tls": tls_table(out / "owner-a")}))
+    return load_identity(tls_of(out / "learner"), base=out, side="client")
 
 
 def memory_twin(settings, feature_map):

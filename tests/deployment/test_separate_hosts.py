@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 import tomli_w
+from identities import tls_table
 
 from learner.network.certificates import Party, make_certificates
 from owner.ledger_reading import read_studies, verify_ledger
@@ -22,14 +23,6 @@ NAMES = ("owner-a", "owner-b", "owner-c")
 DISTURBANCES = 60
 # Nothing here takes so long, unless something hangs.
 LONGEST_WAIT_SECONDS = 900
-
-
-def tls(folder):
-    return {
-        "ca": str(folder / "ca.pem"),
-        "certificate": str(folder / "certificate.pem"),
-        "key": str(folder / "key.pem"),
-    }
 
 
 class Federation:
@@ -67,7 +60,7 @@ class Federation:
                     "epsilon_lifetime": "100",
                     "learners": ["learner"],
                 },
-                "tls": tls(folder / "certs" / name),
+                "tls": tls_table(folder / "certs" / name),
             }
             (folder / name / "owner.toml").write_text(tomli_w.dumps(settings))
         deadline = study.pop("deadline", 5)
@@ -81,7 +74,7 @@ class Federation:
             "algorithm": algorithm,
             "privacy": {"epsilon": 10, "split": "horizon"},
             "network": {"deadline": deadline, "patience": 120},
-            "tls": tls(folder / "certs" / "learner"),
+            "tls": tls_table(folder / "certs" / "learner"),
             "owners": [{"name": n, "address": a} for n, a in zip(NAMES, addresses, strict=True)],
         }
         self.horizon = algorithm["horizon"]

@@ -4,13 +4,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from maps import map_of
 
 from common.config import check_settings
-from common.feature_settings import FeatureSettings
 from common.losses import LOSSES, Squared
-from common.map_fitting import fit_feature_map
 from common.releases import curvature_scale
-from common.tables import TableSource
 from common.terms import Records
 from learner.network.grpc_owner import GrpcOwner
 from learner.planning.public_side import PublicSide
@@ -31,13 +29,7 @@ class World:
     def __init__(self, loss, folder, owner_folder, serve_owner, table_maker):
         self.classes, self.folder = LOSSES[loss].has_classes(), folder
         public = self._table(table_maker, 400, seed=0)
-        self.feature_map = fit_feature_map(
-            public,
-            FeatureSettings(
-                target="y", public=TableSource(), positive="yes" if self.classes else None
-            ),
-            source="public.parquet",
-        )
+        self.feature_map = map_of(public, positive="yes" if self.classes else None)
         self.public = PublicSide(
             feature_map=self.feature_map, records=self.feature_map.apply(public, where="public")
         )

@@ -13,10 +13,8 @@ import grpc
 import pytest
 import tomli_w
 from calls import methods
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 from grpc.experimental.session_cache import ssl_session_cache_lru
-from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
+from identities import an_hour_too_late, named, self_signed, tls_of, tls_table, unchecked
 
 import common.channels
 from common.channels import open_channel
@@ -24,7 +22,6 @@ from common.config import check_settings
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.tls import load_identity
-from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners
@@ -85,11 +82,8 @@ def listening(folder, *, check=True):
 @pytest.fixture
 def settings_file(owner_folder):
     def write(name, folder, **policy):
-        path = owner_folder(name, **policy)
-        if folder is not None:
-            tls = {"tls": tls_of(folder).model_dump(mode="json")}
-            path.write_text(tomli_w.dumps(read_toml(path) | tls))
-        return path
+        also = {} if folder is None else {"tls": tls_table(folder)}
+        return owner_folder(name, also=also, **policy)
 
     return write
 
@@ -140,7 +134,7 @@ def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
 ):
     folder = certs(tmp_path / "certs")
     paths = [settings_file(name, folder / name, learners=["lab"]) for name in NAMES]
-    settings = study(tls=tls_of(folder / "lab").model_dump(mode="json"))
+    settings = study(tls=tls_table(folder / "lab"))
     port = []
     journal = Journal(tmp_path / "journal.sqlite")
     with (
@@ -259,12 +253,7 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
 @pytest.mark.parametrize("names", [(), ("lab\0stranger",), ("lab", "stranger")])
 def test_a_learner_whose_certificate_names_nobody_is_refused(settings_file, tmp_path, names):
     folder = certs(tmp_path / "certs")
-
-    def of_nobody(good):
-        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
-        return x509.Name(subject), [each.value for each in good.extensions]
-
-    resigned(folder, "lab", of_nobody)
+    named(folder, "lab", names)
     path = settings_file("owner-a", folder / "owner-a")
     refusal = pytest.raises(InputError, match="no common name that can be printed")
     with listening(folder / "lab", check=False) as learner, refusal:

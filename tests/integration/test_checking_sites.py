@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import tomli_w
+from identities import tls_table
 
 import learner.network.certificates
 from common.features import FeatureMap
@@ -22,10 +23,6 @@ NAMES = ("owner-a", "owner-b")
 LOOPBACK = ("127.0.0.1",)
 # It means nothing here: only a proxy reaches it.
 FAR = "site.example"
-
-
-def files(folder):
-    return {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
 
 
 def make_certs(out, *, hosts=(*LOOPBACK, FAR), days=90):
@@ -58,11 +55,8 @@ def site(tmp_path_factory, feature_map, table_maker):
     with ExitStack() as stack:
 
         def serve(where, name, certificate, **changes):
-            path = write_owner(
-                folder / where, name, changes.pop("table", table), feature_map, **changes
-            )
-            with path.open("a") as file:
-                file.write(tomli_w.dumps({"tls": files(certificate)}))
+            its, tls = changes.pop("table", table), tls_table(certificate)
+            path = write_owner(folder / where, name, its, feature_map, tls=tls, **changes)
             running = start_owner(path, listen=None, insecure_noise_seed=None)
             stack.callback(running.drain, grace=0)
             return running
@@ -84,7 +78,7 @@ def write_study(folder, site, *ports, **changes):
         "algorithm": {"horizon": 6, "rho": 1e-3},
         "privacy": {"epsilon": 1},
         "network": {"deadline": 5, "patience": 1},
-        "tls": files(site.certs / "lab"),
+        "tls": tls_table(site.certs / "lab"),
         "owners": [
             {"name": name, "address": f"127.0.0.1:{at}"}
             for name, at in zip(NAMES, ports, strict=True)
@@ -300,9 +294,8 @@ def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(check,
         ca_days=100,
         renew=False,
     )
-    path = write_owner(site.folder / "comes", "owner-a", site.table, feature_map)
-    with path.open("a") as file:
-        file.write(tomli_w.dumps({"tls": files(site.folder / "lines" / "owner-a")}))
+    tls = tls_table(site.folder / "lines" / "owner-a")
+    path = write_owner(site.folder / "comes", "owner-a", site.table, feature_map, tls=tls)
     attachment = open_attachment(
         path,
         learner=f"127.0.0.1:{port}",
@@ -318,7 +311,7 @@ def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(check,
         "--all",
         algorithm={"horizon": 6, "rho": 1e-3, "initiative": "owner"},
         network={"deadline": 5, "patience": 4, "listen": f"127.0.0.1:{port}"},
-        tls=files(site.folder / "lines" / "lab"),
+        tls=tls_table(site.folder / "lines" / "lab"),
     )
     # It was not told that the study is over: it comes back for it.
     assert coming.is_alive()

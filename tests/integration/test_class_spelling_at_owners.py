@@ -1,8 +1,6 @@
 """A class that an owner spells otherwise is found where its officer looks, before it counts."""
 
 import tomllib
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import tomli_w
@@ -12,8 +10,6 @@ from common.errors import DoubtWarning
 from common.features import file_text
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
-
-Owner = Callable[..., Path]
 
 
 @pytest.fixture

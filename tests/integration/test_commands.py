@@ -410,10 +410,6 @@ def no_step(settings):
     del settings["algorithm"]["rho"]
 
 
-def no_address(settings):
-    del settings["owners"][0]["data"]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

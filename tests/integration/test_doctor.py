@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tomli_w
+from identities import tls_table
 
 import common.machine
 from common.config import load_settings
@@ -54,11 +55,6 @@ def doctor(typed, tmp_path, monkeypatch):
     return run
 
 
-def tls(folder):
-    names = {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
-    return tomli_w.dumps({"tls": names})
-
-
 def fails(said, *words):
     """Exactly one rule fails, and this is said of it."""
     assert said.status == 2, said
@@ -76,8 +72,7 @@ def with_setting(path, old, new):
 
 
 def test_a_sound_owner_passes_and_the_certificate_is_told(doctor, owner_folder, certs):
-    path = owner_folder()
-    path.write_text(path.read_text() + tls(certs / "owner-a"))
+    path = owner_folder(also={"tls": tls_table(certs / "owner-a")})
     said = doctor("copriv-owner", path)
     assert said.status == 0, said
     assert "certificate of owner-a, 89 days left" in said.out
@@ -102,8 +97,7 @@ def test_a_ca_that_ends_before_the_certificate_is_told_of(doctor, owner_folder, 
     party = Party(name="owner-a", role="owner", hosts=("127.0.0.1",))
     certs = tmp_path / "certs"
     make_certificates(certs, [party], study="s", days=90, ca_days=10, renew=False)
-    path = owner_folder()
-    path.write_text(path.read_text() + tls(certs / "owner-a"))
+    path = owner_folder(also={"tls": tls_table(certs / "owner-a")})
     said = doctor("copriv-owner", path)
     assert said.status == 0, said
     assert "owner-a, 89 days left, but its CA ends before it: 9 days left" in " ".join(
@@ -112,8 +106,7 @@ def test_a_ca_that_ends_before_the_certificate_is_told_of(doctor, owner_folder, 
 
 
 def test_a_certificate_of_another_and_a_key_for_all_are_found(doctor, owner_folder, certs):
-    path = owner_folder()
-    path.write_text(path.read_text() + tls(certs / "owner-b"))
+    path = owner_folder(also={"tls": tls_table(certs / "owner-b")})
     fails(doctor("copriv-owner", path), "is that of 'owner-b'")
     key = certs / "owner-b" / "key.pem"
     key.chmod(0o644)
@@ -240,8 +233,7 @@ def write_study(folder, feature_map, **changes):
 
 
 def test_a_sound_study_passes_while_no_owner_is_up(doctor, tmp_path, feature_map, certs):
-    path = write_study(tmp_path, feature_map)
-    path.write_text(path.read_text() + tls(certs / "lab"))
+    path = write_study(tmp_path, feature_map, tls=tls_table(certs / "lab"))
     said = doctor("copriv", path)
     assert said.status == 0, said
     assert "certificate of lab, 89 days left" in said.out

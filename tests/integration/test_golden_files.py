@@ -161,7 +161,7 @@ def test_a_ledger_holds_and_has_spent_the_same(golden_owner, typed):
         assert verified.returncode == 0, verified.stderr
         assert "sound: every charge is as it was written, and counted once" in verified.stdout
         table = read_table(TableSource(path=Path("shard.parquet")), base=settings.parent)
-        ledger = Ledger(path, owner="golden-owner", fingerprint=fingerprint(table))
+        ledger = Ledger(path, owner="golden-owner", fingerprint=fingerprint([table]))
         try:
             assert ledger.epsilon_held() == held
             assert ledger.epsilon_spent() == spent

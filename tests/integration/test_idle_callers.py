@@ -19,7 +19,6 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-import tomli_w
 from calls import methods
 from free_ports import free_port
 from full_disk_owner import serves
@@ -30,7 +29,6 @@ from waiting import seconds_computed, wait_until
 from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
-from common.toml_files import read_toml
 from learner.network import attachment_server
 from learner.network.attachment_server import MOST_CALLS, AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
@@ -42,11 +40,6 @@ SERVICE = "copriv.v1.DataOwner"
 MAX_CONCURRENT_STREAMS = 3
 # The beginning of a connection of HTTP/2, with no settings of ours.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-
-
-def settings_with(path, **more):
-    path.write_text(tomli_w.dumps(read_toml(path) | more))
-    return path
 
 
 @contextmanager
@@ -125,7 +118,7 @@ def calls_taken(port):
 
 def test_a_connection_holds_few_calls_at_once(serve_owner, owner_folder):
     """Each may hold 16 MB of headers before it is known who calls, for 4 kB that were sent."""
-    path = settings_with(owner_folder(calls_per_learner=3), health="127.0.0.1:0")
+    path = owner_folder(calls_per_learner=3, also={"health": "127.0.0.1:0"})
     running = serve_owner(path)
     assert calls_taken(running.probes.number) == OPEN_PROBES
     # A learner that asks for more than it may is told so.
@@ -174,7 +167,7 @@ def test_who_is_not_known_is_refused_before_a_message_is_waited_for(owner_folder
 
 
 def test_a_call_whose_message_never_comes_ends(owner_folder, serve_owner):
-    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.2))
+    running = serve_owner(owner_folder(also={"idle_seconds": 0.2}))
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 1) as (call,):
         assert call.code() is grpc.StatusCode.UNAVAILABLE
         assert "no whole message came within 0.2 seconds" in call.details()
@@ -200,7 +193,7 @@ def test_who_is_gone_before_its_message_came_is_not_refused(owner_folder, serve_
 def test_a_learner_whose_line_stood_still_within_a_message_is_not_refused_for_good(
     owner_folder, serve_owner, make_terms
 ):
-    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.3))
+    running = serve_owner(owner_folder(also={"idle_seconds": 0.3}))
     line = StandingLine(running.port)
     caller = GrpcOwner("owner-a", line.address, deadline=20)
     caller.describe()
@@ -235,7 +228,7 @@ def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder):
 def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
     owner_folder, serve_owner, make_terms
 ):
-    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.1))
+    running = serve_owner(owner_folder(also={"idle_seconds": 0.1}))
     caller = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     caller.enroll(make_terms())
     for sequence in range(1, 6):
@@ -381,7 +374,7 @@ def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve
 def test_an_owner_whose_connections_are_all_taken_says_so(owner_folder, tmp_path):
     """Whoever calls meanwhile waits, and is let in as soon as others have gone; no core is kept."""
     metrics = free_port()
-    settings = settings_with(owner_folder(), metrics=f"127.0.0.1:{metrics}")
+    settings = owner_folder(also={"metrics": f"127.0.0.1:{metrics}"})
     log = tmp_path / "owner.log"
     code = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); import owner.cli as c"
     with log.open("w") as lines:

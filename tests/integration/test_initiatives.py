@@ -218,10 +218,9 @@ def test_seeded_clocks_of_the_owners_repeat(owner_folder, public, tmp_path):
     for attempt in range(2):
         paths = []
         for i, name in enumerate(NAMES):
-            path = owner_folder(name, seed=10 + i)
+            path = owner_folder(name, seed=10 + i, also={"attach": {"seed": i}})
             (path.parent / "ledger.sqlite").unlink(missing_ok=True)
             (path.parent / "ledger.sqlite.lock").unlink(missing_ok=True)
-            path.write_text(path.read_text() + f"\n[attach]\nseed = {i}\n")
             paths.append(path)
         with listening() as learner, attached(paths, f"127.0.0.1:{learner.port}"):
             journal = tmp_path / f"journal{attempt}.sqlite"
@@ -548,14 +547,11 @@ def test_who_seldom_listens_seldom_speaks_and_nobody_waits_for_the_deaf(
 ):
     now = datetime.now(UTC)
     hours = f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M}"
-    paths = []
-    for i, (name, listens) in enumerate(
-        zip(NAMES, ("probability = 0.02", f'hours = ["{hours}"]', ""), strict=True)
-    ):
-        path = owner_folder(name, seed=i)
-        path.write_text(path.read_text() + f"\n[listening]\n{listens}\n")
-        paths.append(path)
-    running = [serve_owner(path) for path in paths]
+    hears = ({"probability": 0.02}, {"hours": [hours]}, {})
+    running = [
+        serve_owner(owner_folder(name, seed=i, also={"listening": listens}))
+        for i, (name, listens) in enumerate(zip(NAMES, hears, strict=True))
+    ]
     rows, _ = go(study("broadcast"), public, remote(running), tmp_path / "journal.sqlite")
     counts = np.bincount(spoke(rows), minlength=3)
     assert counts[0] <= 12  # at most 40 offers at 2 %, or a few more that nobody else took

@@ -267,8 +267,7 @@ def test_a_ledger_that_another_user_keeps_is_one_sentence(owner_folder, tmp_path
         pytest.skip("permissions do not stop root, and there is no setpriv")
     folder = tmp_path / "ledgers"
     folder.mkdir()
-    path = owner_folder()
-    path.write_text(path.read_text().replace("ledger.sqlite", str(folder / "ledger.sqlite")))
+    path = owner_folder(also={"ledger": str(folder / "ledger.sqlite")})
     lock = folder / "ledger.sqlite.lock"
     lock.touch()
     closed = folder if hidden == "folder" else lock

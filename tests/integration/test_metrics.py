@@ -22,7 +22,7 @@ from cryptography import x509
 from forked import Forked
 from free_ports import free_port, is_free
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from identities import tls_of
+from identities import tls_of, tls_table
 from waiting import wait_until
 
 from common.errors import InputError, OrderError, OwnerFailedError, UnreachableError
@@ -30,7 +30,6 @@ from common.expiry import Expiry
 from common.metrics import ASKING_SECONDS, OPEN_CONNECTIONS
 from common.terms import Query
 from common.tls import load_identity
-from common.toml_files import read_toml
 from common.wire import token_metadata
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
@@ -51,16 +50,11 @@ def scrape(port):
     return {name: float(value) for name, value in samples}
 
 
-def settings_with(path, **more):
-    path.write_text(tomli_w.dumps(read_toml(path) | more))
-    return path
-
-
 def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     owner_folder, serve_owner, make_terms
 ):
     port = free_port()
-    path = settings_with(owner_folder(epsilon_lifetime="4"), metrics=f"127.0.0.1:{port}")
+    path = owner_folder(epsilon_lifetime="4", also={"metrics": f"127.0.0.1:{port}"})
     running = serve_owner(path)
     remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     remote.enroll(make_terms())
@@ -93,7 +87,7 @@ def test_whoever_watches_is_told_that_a_ledger_fails(
 ):
     """Until a charge succeeds again; after a note that failed, until the owner is started again."""
     port = free_port()
-    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    path = owner_folder(also={"metrics": f"127.0.0.1:{port}"})
     running = serve_owner(path)
     remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     remote.enroll(make_terms())
@@ -134,7 +128,7 @@ def test_whoever_watches_is_told_that_a_ledger_fails(
 
 def test_an_owner_that_attaches_tells_the_same(owner_folder, make_terms):
     port = free_port()
-    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    path = owner_folder(also={"metrics": f"127.0.0.1:{port}"})
     with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=10, patience=10) as learner:
         address = f"127.0.0.1:{learner.port}"
 
@@ -170,7 +164,7 @@ def test_an_owner_that_attaches_tells_the_same(owner_folder, make_terms):
 
 def test_an_owner_that_attaches_tries_a_full_disk_while_nobody_asks(owner_folder, make_terms):
     port = free_port()
-    path = settings_with(owner_folder(), metrics=f"127.0.0.1:{port}")
+    path = owner_folder(also={"metrics": f"127.0.0.1:{port}"})
     with AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=10, patience=10) as learner:
         command = ("attach", path, "--learner", f"127.0.0.1:{learner.port}")
         process = Forked("copriv-owner", *command)
@@ -216,8 +210,8 @@ def test_both_sides_tell_when_their_certificate_ends(owner_folder, serve_owner, 
         return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
 
     first = end_of("owner-a")
-    tls = tls_of(certs / "owner-a").model_dump(mode="json")
-    serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}", tls=tls))
+    tls = tls_table(certs / "owner-a")
+    serve_owner(owner_folder(also={"metrics": f"127.0.0.1:{port}", "tls": tls}))
     assert scrape(port)["copriv_certificate_end_seconds"] == first
     again = end_of("owner-a", renew=True)
     assert scrape(port)["copriv_certificate_end_seconds"] == again > first
@@ -237,14 +231,14 @@ def test_a_metrics_address_that_is_taken_is_named(owner_folder, serve_owner):
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(InputError, match=f"metrics = '{address}'"):
-            serve_owner(settings_with(owner_folder(), metrics=address))
+            serve_owner(owner_folder(also={"metrics": address}))
 
 
 @pytest.mark.parametrize("setting", ["listen", "health", "metrics"])
 def test_an_owner_whose_port_is_taken_makes_no_ledger(owner_folder, serve_owner, setting):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        path = settings_with(owner_folder(), **{setting: address})
+        path = owner_folder(also={setting: address})
         before = {file.name for file in path.parent.iterdir()}
         sentence = (
             re.escape(f"{setting} = '{address}': ") + ".*cannot be used .*; give another HOST"
@@ -270,11 +264,12 @@ def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_o
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        path = settings_with(
-            owner_folder(),
-            listen=f"127.0.0.1:{port}",
-            health=f"127.0.0.1:{health}",
-            metrics=f"127.0.0.1:{taken.getsockname()[1]}",
+        path = owner_folder(
+            also={
+                "listen": f"127.0.0.1:{port}",
+                "health": f"127.0.0.1:{health}",
+                "metrics": f"127.0.0.1:{taken.getsockname()[1]}",
+            }
         )
         with pytest.raises(InputError) as refusal:
             serve_owner(path)
@@ -351,7 +346,7 @@ def test_the_learner_tells_how_the_run_goes_and_who_is_away(few_records, make_te
 
 def test_the_health_port_tells_whether_it_serves_and_nothing_else(owner_folder, serve_owner):
     port = free_port()
-    running = serve_owner(settings_with(owner_folder(), health=f"127.0.0.1:{port}"))
+    running = serve_owner(owner_folder(also={"health": f"127.0.0.1:{port}"}))
     ask_health(f"127.0.0.1:{port}", seconds=5)
     elsewhere = GrpcOwner("owner-a", f"127.0.0.1:{port}", deadline=5)
     with pytest.raises(Exception, match="not found"):
@@ -367,7 +362,7 @@ def test_the_health_port_tells_whether_it_serves_and_nothing_else(owner_folder, 
 
 @pytest.mark.parametrize("reflected", [False, True])
 def test_reflection_is_off_unless_the_settings_say_so(reflected, owner_folder, serve_owner):
-    running = serve_owner(settings_with(owner_folder(), reflection=reflected))
+    running = serve_owner(owner_folder(also={"reflection": reflected}))
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -383,8 +378,9 @@ def test_reflection_is_off_unless_the_settings_say_so(reflected, owner_folder, s
 
 def test_reflection_is_as_guarded_as_every_other_call(owner_folder, serve_owner):
     digest = hashlib.sha256(b"copriv_token-for-the-tests-only").hexdigest()
-    settings = owner_folder(tokens={"ann": f"sha256:{digest}"}, calls_per_learner=2)
-    running = serve_owner(settings_with(settings, reflection=True, idle_seconds=0.5))
+    also = {"reflection": True, "idle_seconds": 0.5}
+    tokens = {"ann": f"sha256:{digest}"}
+    running = serve_owner(owner_folder(also=also, tokens=tokens, calls_per_learner=2))
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         method = channel.stream_stream(
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -438,7 +434,7 @@ def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and
     owner_folder, serve_owner, capfd
 ):
     port = free_port()
-    serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}"))
+    serve_owner(owner_folder(also={"metrics": f"127.0.0.1:{port}"}))
     nonsense = (
         b"GET / HTTP/1.0\r\nAccept: application/openmetrics-text; version=x.y\r\n\r\n",
         b"GET / HTTP/1.0\r\nExpect: \xff\r\n",

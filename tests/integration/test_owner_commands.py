@@ -23,17 +23,15 @@ import tomli_w
 from click.testing import CliRunner
 from forked import run
 from ledgers import enroll, open_ledger
+from maps import map_of
 from rich.console import Console
 
 import owner.audit
 from common.config import check_settings
 from common.errors import CoprivError
-from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
 from common.losses import Squared
-from common.map_fitting import fit_feature_map
 from common.releases import GRADIENT, curvature_scale, gradient_bound
-from common.tables import TableSource
 from common.terms import Query
 from common.texts import counted
 from learner.network.connections import load_token
@@ -383,9 +381,7 @@ def test_check_and_doctor_find_a_ledger_that_is_lost_as_serve_does(owner_folder,
 
 def test_private_bounds_are_named_by_check_and_serve(owner_folder, table_maker):
     records = table_maker(300, seed=7)
-    own = fit_feature_map(
-        records, FeatureSettings(target="y", public=TableSource()), source="x", private=True
-    )
+    own = map_of(records, private=True)
     settings = owner_folder(table=records, pinned=own)
     served = run("copriv-owner", "serve", settings)
     assert served.returncode == 2

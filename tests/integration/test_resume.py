@@ -25,7 +25,6 @@ import learner.training.pace
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.losses import Regulariser
 from common.terms import Query, Response
-from common.toml_files import read_toml
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage
@@ -623,8 +622,8 @@ def test_forty_kills_later_the_model_is_the_same(start_study):
 def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     owner_folder, serve_owner, tmp_path
 ):
-    settings_path = owner_folder("owner-a")
     address = free_address()
+    settings_path = owner_folder("owner-a", also={"listen": address})
     study = {
         "name": "alone",
         "seed": 1,
@@ -645,7 +644,6 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
         time.sleep(0.01)
     time.sleep(1.0)
     assert process.poll() is None, process.communicate()[1]
-    settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | {"listen": address}))
     serve_owner(settings_path)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
@@ -653,10 +651,8 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
 
 
 def test_what_a_killed_owner_loses_of_a_block_is_counted(owner_folder, tmp_path):
-    settings_path = owner_folder("owner-a")
     address = free_address()
-    blocks = {"listen": address, "ledger": {"block": 64}}
-    settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | blocks))
+    settings_path = owner_folder("owner-a", also={"listen": address, "ledger": {"block": 64}})
     study = {
         "name": "blocks",
         "seed": 1,

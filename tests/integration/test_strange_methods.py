@@ -6,11 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import UnreachableError
-from common.toml_files import read_toml
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import SERVICE, ask_health
@@ -52,9 +50,7 @@ def called(port, name):
 
 @pytest.fixture
 def running(owner_folder, serve_owner):
-    path = owner_folder()
-    path.write_text(tomli_w.dumps({**read_toml(path), "health": "127.0.0.1:0"}))
-    return serve_owner(path)
+    return serve_owner(owner_folder(also={"health": "127.0.0.1:0"}))
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-import tomli_w
 from calls import methods
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import run
 from grpc.experimental.session_cache import ssl_session_cache_lru
-from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
+from identities import an_hour_too_late, named, resigned, self_signed, tls_of, tls_table, unchecked
 
 import common.channels
 import learner.network.certificates
@@ -36,7 +35,6 @@ from common.errors import IdentityError, InputError, UnreachableError, Untrusted
 from common.pb import copriv_pb2 as pb
 from common.proxies import open_connection
 from common.tls import load_identity
-from common.toml_files import read_toml
 from learner.network import grpc_owner
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
@@ -78,13 +76,8 @@ def identity(folder, *, check=True):
 @pytest.fixture
 def serve_tls(owner_folder, serve_owner):
     def serve(folder, *, listen="127.0.0.1:0", **policy):
-        path = owner_folder(**policy)
-        settings = read_toml(path) | {
-            "listen": listen,
-            "tls": tls_of(folder).model_dump(mode="json"),
-        }
-        path.write_text(tomli_w.dumps(settings))
-        return serve_owner(path)
+        also = {"listen": listen, "tls": tls_table(folder)}
+        return serve_owner(owner_folder(also=also, **policy))
 
     return serve
 
@@ -491,9 +484,7 @@ def test_the_environment_may_name_fewer_suites_and_no_others(
 ):
     """gRPC itself takes any that a variable names."""
     folder = certs(tmp_path / "certs")
-    path = owner_folder()
-    tls = tls_of(folder / "owner-a").model_dump(mode="json")
-    path.write_text(tomli_w.dumps(read_toml(path) | {"tls": tls}))
+    path = owner_folder(also={"tls": tls_table(folder / "owner-a")})
     process = subprocess.Popen(
         [sys.executable, "-m", "owner.cli", "serve", str(path)],
         stdout=subprocess.PIPE,
@@ -652,9 +643,7 @@ def test_a_ca_of_another_tool_works_or_is_refused_at_once(serve_tls, tmp_path, m
 
 
 def test_off_loopback_plain_text_must_be_typed(owner_folder, serve_owner):
-    path = owner_folder()
-    settings = read_toml(path) | {"listen": "0.0.0.0:0"}
-    path.write_text(tomli_w.dumps(settings))
+    path = owner_folder(also={"listen": "0.0.0.0:0"})
     with pytest.raises(InputError, match=r"leaves this machine without TLS.*--insecure"):
         serve_owner(path)
 
@@ -839,12 +828,7 @@ def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_
 def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, policy, names, words):
     """TLS libraries end a name at its first NUL, and then it may be somebody else's."""
     folder = certs(tmp_path / "certs")
-
-    def of_nobody(good):
-        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
-        return x509.Name(subject), [each.value for each in good.extensions]
-
-    resigned(folder, "learner", of_nobody)
+    named(folder, "learner", names)
     remote = reach(serve_tls(folder / "owner-a", **policy), identity(folder / "learner"))
     with pytest.raises(IdentityError, match=words):
         remote.describe()

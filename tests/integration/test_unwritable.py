@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,6 @@ from forked import run as run_command
 from common.errors import DoubtWarning, InputError
 from learner.cli import cli
 from owner.cli import cli as owner_cli
-
-Deny = Callable[[Path], None]
 
 
 @pytest.fixture

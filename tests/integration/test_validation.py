@@ -16,7 +16,6 @@ from common.errors import (
     UnreachableError,
 )
 from common.terms import Query
-from common.toml_files import read_toml
 from learner.network.grpc_owner import GrpcOwner
 from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger
@@ -33,10 +32,7 @@ def start(owner_folder, serve_owner, table_maker, tmp_path):
         table_maker(500, seed=0).to_parquet(tmp_path / "public.parquet")
         entries = []
         for index, (name, agrees) in enumerate(zip(NAMES, validation, strict=False)):
-            path = owner_folder(name, seed=index)
-            settings = read_toml(path)
-            settings["policy"] |= {"validation": agrees, "epsilon_lifetime": "5"}
-            path.write_text(tomli_w.dumps(settings))
+            path = owner_folder(name, seed=index, validation=agrees, epsilon_lifetime="5")
             entries.append({"name": name, "address": f"127.0.0.1:{serve_owner(path).port}"})
         study = {
             "name": "spring",
@@ -267,11 +263,8 @@ def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
 def test_an_owner_whose_policy_forbids_it_refuses_whoever_asks(
     owner_folder, serve_owner, make_terms
 ):
-    path = owner_folder("owner-a")
-    settings = read_toml(path)
-    settings["policy"]["validation"] = False
-    path.write_text(tomli_w.dumps(settings))
-    owner = GrpcOwner("owner-a", f"127.0.0.1:{serve_owner(path).port}", deadline=5.0)
+    running = serve_owner(owner_folder("owner-a", validation=False))
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=5.0)
     try:
         assert owner.describe().validation == ""
         with pytest.raises(PolicyError, match="does not say how good a model is on its records"):

@@ -2,20 +2,15 @@
 
 import pytest
 import tomli_w
+from identities import tls_of, tls_table
 
 from common.errors import InputError
-from common.tls import TlsSettings, load_identity
-from common.toml_files import read_toml
+from common.tls import load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 
 NAMES = ("owner-a", "owner-b")
-
-
-def files(folder):
-    names = ("ca", "certificate", "key")
-    return {name: str(folder / f"{name}.pem") for name in names}
 
 
 @pytest.fixture
@@ -32,10 +27,8 @@ def serve(owner_folder, serve_owner):
     """Starts an owner, with the certificate of a folder or in plain text."""
 
     def start(name, certificate=None):
-        path = owner_folder(name)
-        if certificate is not None:
-            path.write_text(tomli_w.dumps(read_toml(path) | {"tls": files(certificate)}))
-        return serve_owner(path)
+        also = {} if certificate is None else {"tls": tls_table(certificate)}
+        return serve_owner(owner_folder(name, also=also))
 
     return start
 
@@ -49,7 +42,7 @@ def test_swapped_addresses_are_refused_before_anything_is_enrolled(
     certs, serve, make_terms, tmp_path, encrypted
 ):
     running = {name: serve(name, certs / name if encrypted else None) for name in NAMES}
-    who = load_identity(TlsSettings(**files(certs / "lab")), base=tmp_path, side="client")
+    who = load_identity(tls_of(certs / "lab"), base=tmp_path, side="client")
     swapped = dict(zip(NAMES, reversed(running.values()), strict=True))
     for name, one in swapped.items():
         owner = GrpcOwner(
@@ -72,7 +65,7 @@ def test_a_run_over_swapped_addresses_ends_in_a_sentence(certs, serve, typed, tm
         "algorithm": {"horizon": 6, "rho": 1e-3},
         "privacy": {"epsilon": 1},
         "network": {"deadline": 5, "patience": 5},
-        "tls": files(certs / "lab"),
+        "tls": tls_table(certs / "lab"),
         "owners": [
             {"name": name, "address": f"127.0.0.1:{one.port}"}
             for name, one in zip(NAMES, reversed(running.values()), strict=True)
@@ -105,12 +98,11 @@ def _stops(*_, **__):
 def test_an_owner_does_not_start_with_another_owners_certificate(certs, owner_folder, serve, typed):
     with pytest.raises(InputError, match="is that of 'owner-b', and this owner's name is"):
         serve("owner-a", certs / "owner-b")
-    path = owner_folder("owner-b")
-    path.write_text(tomli_w.dumps(read_toml(path) | {"tls": files(certs / "owner-b")}))
+    path = owner_folder("owner-b", also={"tls": tls_table(certs / "owner-b")})
     checked = typed("copriv-owner", "check", path)
     assert checked.returncode == 0, checked.stderr
     assert "certificate of owner-b, 89 days left" in checked.stdout
-    path.write_text(tomli_w.dumps(read_toml(path) | {"tls": files(certs / "owner-a")}))
+    path = owner_folder("owner-b", also={"tls": tls_table(certs / "owner-a")})
     checked = typed("copriv-owner", "check", path)
     assert checked.returncode == 2
     assert "is that of 'owner-a'" in checked.stderr

@@ -19,12 +19,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from maps import map_of
 
 from common.cells import LONGEST_TEXT
 from common.columns import category_key, has_percent_sign, parse_month, parse_number
-from common.feature_settings import FeatureSettings
 from common.fitting import ColumnRule, TargetRule
-from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import StudyTerms
 from owner.policy import OwnerSettings
@@ -41,8 +40,7 @@ def maps():
     public = pd.DataFrame(
         {"cell": np.linspace(0, 40, size), "other": np.cos(np.arange(size)), "y": np.arange(size)}
     )
-    settings = FeatureSettings(target="y", public=TableSource(), l1_coverage=1.0)
-    number = fit_feature_map(public, settings, source="public.csv")
+    number = map_of(public, l1_coverage=1.0)
     (cell, other), bounds = number.columns, {"low": -10.0, "high": 50.0, "center": 1.0, "scale": 2}
 
     def with_rule(**values):
@@ -261,7 +259,7 @@ def shards(table):
 
 def assert_others_are_untouched(table):
     """Hostile cells are bounded, and every record is what it would be alone among ordinary ones."""
-    fingerprint(table)
+    fingerprint([table])
     together = shards(table)
     calm = shards(table.assign(cell=[table["cell"].iloc[0]] * len(table)))
     for name, feature_map in MAPS.items():

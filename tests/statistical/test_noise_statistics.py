@@ -8,17 +8,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from maps import map_of
 from scipy import stats
 
 import owner.mechanism
 import owner.server
 from common.config import load_settings
 from common.domain import Domain
-from common.feature_settings import FeatureSettings
 from common.losses import Squared
-from common.map_fitting import fit_feature_map
 from common.privacy import plan_noise
-from common.tables import TableSource
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.mechanism import (
@@ -66,11 +64,7 @@ def test_what_leaves_an_owner_is_laplace_noise_of_theorem_1(
     table_maker, owner_folder, serve_owner, make_terms
 ):
     table = table_maker(200, seed=1, num_columns=49)
-    feature_map = fit_feature_map(
-        table_maker(500, seed=0, num_columns=49),
-        FeatureSettings(target="y", public=TableSource()),
-        source="public",
-    )
+    feature_map = map_of(table_maker(500, seed=0, num_columns=49))
     responses = COORDINATES // feature_map.num_features
     terms = make_terms(
         responses=responses,

@@ -10,12 +10,10 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -81,7 +79,6 @@ class Outcome:
 # --- owners that lie ---------------------------------------------------------------------------
 
 # From what a message of the learner asks for and the honest messages to what is sent.
-OwnersLie = Callable[[str, list[Any]], list[Any]]
 
 
 def honest(kind, messages):
@@ -313,7 +310,6 @@ def attack_learner(world, name, *, alone, folder):
 # --- learners that lie -------------------------------------------------------------------------
 
 # What a learner sends on one stream; it may read what the owner sends.
-Script = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]
 
 
 def sends(*messages, then="waits"):

@@ -24,14 +24,12 @@ import grpc
 import numpy as np
 import pandas as pd
 from google.protobuf.message import Message
+from maps import map_of
 
 from common import codec
 from common.config import check_settings
 from common.errors import CoprivError
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
-from common.tables import TableSource
 from learner.network.grpc_owner import GrpcOwner
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -415,9 +413,7 @@ class World:
             pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "y"])
             for n in (300, 100, 120)
         ]
-        self.feature_map = fit_feature_map(
-            self.tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
-        )
+        self.feature_map = map_of(self.tables[0])
         self.shards = [self.feature_map.apply(table, where="attack") for table in self.tables[1:]]
 
     def study(self, initiative, *, alone):

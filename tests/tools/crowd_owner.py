@@ -35,13 +35,12 @@ import numpy as np
 import pandas as pd
 import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from identities import tls_of, tls_table
+from maps import map_of
 
 from common.channels import open_channel
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from common.tls import TlsSettings, load_identity
+from common.tls import load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 
@@ -70,9 +69,7 @@ class CrowdedOwner:
         rng = np.random.default_rng(1)
         table = pd.DataFrame(rng.normal(size=(300, 4)), columns=["a", "b", "c", "y"])
         table.to_parquet(folder / "shard.parquet")
-        self.feature_map = fit_feature_map(
-            table + 0.01, FeatureSettings(target="y", public=TableSource()), source="public"
-        )
+        self.feature_map = map_of(table + 0.01)
         digest = hashlib.sha256(TOKEN.encode()).hexdigest()
         policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1000"}
         policy |= {"learners": ["good"]} if tls else {"tokens": {"good": f"sha256:{digest}"}}
@@ -80,7 +77,7 @@ class CrowdedOwner:
         self.good = self.stranger = None
         if tls:
             self.good, self.stranger = certify(folder)
-            settings["tls"] = tls_files(folder, "crowded")
+            settings["tls"] = tls_table(folder / "certs" / "crowded")
         (folder / "owner.toml").write_text(tomli_w.dumps(settings))
         log = (folder / "log").open("w")
         command = [sys.executable, "-m", "owner.cli", "serve", str(folder / "owner.toml")]
@@ -112,10 +109,6 @@ class CrowdedOwner:
         self.process.wait(20)
 
 
-def tls_files(folder, name):
-    return {key: str(folder / "certs" / name / f"{key}.pem") for key in TlsSettings.model_fields}
-
-
 def certify(folder):
     """The certificates of the learner and of a stranger."""
     parties = [
@@ -125,7 +118,7 @@ def certify(folder):
     ]
     make_certificates(folder / "certs", parties, study="crowd", ca_days=9, days=9, renew=False)
     good, stranger = (
-        load_identity(TlsSettings(**tls_files(folder, name)), base=folder, side="client")
+        load_identity(tls_of(folder / "certs" / name), base=folder, side="client")
         for name in ("good", "stranger")
     )
     return good, stranger
@@ -192,7 +185,7 @@ async def crowd(address, certificate, idle, silent):
 @contextmanager
 def crowded(owner, folder, idle, silent):
     """A crowd of strangers in a process of its own: how their calls stand."""
-    certificate = tls_files(folder, "stranger") if owner.good else None
+    certificate = tls_table(folder / "certs" / "stranger") if owner.good else None
     told = json.dumps([owner.address, certificate, idle, silent])
     process = subprocess.Popen(
         [sys.executable, __file__, "--crowd", told],

@@ -149,7 +149,7 @@ class Flips:
         self.counts = Counter()
         self.wrong = []
         settings = load_settings(OwnerSettings, self.settings)
-        self.shard = fingerprint(read_table(settings.data, base=folder))
+        self.shard = fingerprint([read_table(settings.data, base=folder)])
         self.truth = {look: self.look(look, None) for look in (served, shown)}
         assert all(not isinstance(found, str) for found in self.truth.values()), self.truth
 

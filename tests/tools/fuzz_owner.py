@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -44,10 +43,6 @@ REFUSALS = {
 LONGEST_SENTENCE = 400
 # Parts of exception texts and of paths.
 SECRETS = ("Traceback", "Error", "sqlite", "fuzz-", "shard.", ".py")
-
-# The method, the message, and words of the refusal that it must get: "" for any.
-Made = tuple[str, bytes, str]
-Make = Callable[[random.Random], Made]
 
 
 class FuzzedOwner:

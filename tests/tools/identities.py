@@ -7,15 +7,19 @@ from datetime import timedelta
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import learner.network.certificates
 from common.tls import Identity, TlsSettings
 
 
+def tls_table(folder):
+    """The section ``[tls]`` of whoever shows the files of this folder."""
+    return {name: str(folder / f"{name}.pem") for name in TlsSettings.model_fields}
+
+
 def tls_of(folder):
-    return TlsSettings(
-        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
-    )
+    return TlsSettings(**tls_table(folder))
 
 
 def unchecked(folder):
@@ -48,6 +52,12 @@ def self_signed(folder, name):
     )
     (folder / "ca.pem").write_bytes((folder / "certificate.pem").read_bytes())
     return folder
+
+
+def named(folder, who, names):
+    """Have the CA give a party these common names, and otherwise what it has."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
+    resigned(folder, who, lambda good: (subject, [each.value for each in good.extensions]))
 
 
 def resigned(folder, who, says):

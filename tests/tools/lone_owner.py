@@ -3,10 +3,7 @@
 import numpy as np
 import pandas as pd
 import tomli_w
-
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
+from maps import map_of
 
 COLUMNS = ("a", "b", "c", "y")
 
@@ -18,9 +15,7 @@ def write_owner(folder, name, *, epsilon_lifetime, enrollments_per_hour=1000, bl
         pd.DataFrame(rng.normal(size=(size, len(COLUMNS))), columns=list(COLUMNS))
         for size in (500, 200)
     )
-    fitted = fit_feature_map(
-        public, FeatureSettings(target="y", public=TableSource()), source="public"
-    )
+    fitted = map_of(public)
     private.to_parquet(folder / "shard.parquet")
     settings = {
         "name": name,

@@ -44,8 +44,6 @@ MODELS = {
     "losses that overflow": (1e99, 1e99),
 }
 
-Kind = tuple[str, StudyTerms]
-
 
 def kinds():
     """Studies of each release, loss, clip and way to add."""

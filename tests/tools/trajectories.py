@@ -17,7 +17,6 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,8 +28,6 @@ SIZES = (("a", 0, 150), ("b", 150, 240), ("c", 240, 280))
 NUMBERS = {"horizon": 20, "rho": 1e-3}
 ROUNDS = {"horizon": 6, "rho": 5.0}
 CLASSES = {"positive": "yes", "target": "class", "drop": ["y"]}
-
-Case = tuple[str, list[str | Path], dict[str, Any] | None]
 
 
 def table():

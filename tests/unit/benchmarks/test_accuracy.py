@@ -3,10 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from learner.reproduction.public_data import Family
 
 
@@ -18,8 +16,7 @@ def accuracy(benchmark):
 def family_of(*sizes):
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.normal(size=(max(sizes), 2)), columns=["x", "y"])
-    settings = FeatureSettings(public=TableSource(), target="y")
-    feature_map = fit_feature_map(table, settings, source="public")
+    feature_map = map_of(table)
     records = feature_map.apply(table, where="public")
     shards = {
         f"owner-{i}": feature_map.apply(table.iloc[:size], where="owner")

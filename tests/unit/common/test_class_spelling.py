@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.column_faults import FEWEST_RECORDS, Fault, faults_of
 from common.column_fit import look_at_columns
 from common.errors import InputError
-from common.feature_settings import FeatureSettings
 from common.features import FeatureMap, file_text
 from common.fitting import MOST_PUBLIC_VALUES
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 
 N = 300
 
@@ -25,8 +23,7 @@ def stays(seed, yes="yes", no="no", *, rate=0.4):
 
 
 def fit(table, positive=("yes",), **more):
-    settings = FeatureSettings(target="died", positive=tuple(positive), public=TableSource())
-    return fit_feature_map(table, settings, source="public.csv", **more)
+    return map_of(table, "died", positive=tuple(positive), **more)
 
 
 @pytest.fixture(scope="module")

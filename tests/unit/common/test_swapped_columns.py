@@ -6,12 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.column_faults import faults_of
 from common.column_fit import _with_swaps, look_at_columns
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 
 
 def patients(seed, count=500):
@@ -28,8 +26,7 @@ def patients(seed, count=500):
 
 @pytest.fixture(scope="module")
 def feature_map():
-    settings = FeatureSettings(target="cost", public=TableSource())
-    return fit_feature_map(patients(0, 2000), settings, source="public.parquet")
+    return map_of(patients(0, 2000), "cost")
 
 
 def told(table, feature_map):
@@ -71,9 +68,8 @@ def test_labels_that_are_swapped_are_doubted(feature_map):
 def test_truth_values_that_are_swapped_are_doubted():
     """They are numbers, and drift less than what is doubted: they joined without a word."""
     public, table = patients(0, 2000), patients(1)
-    settings = FeatureSettings(target="cost", public=TableSource())
     public["smokes"] = public.smokes == "yes"
-    fitted = fit_feature_map(public, settings, source="public.parquet")
+    fitted = map_of(public, "cost")
     assert told(table.assign(smokes=table.smokes == "yes"), fitted) == {}
     ((words, is_doubt),) = told(table.assign(smokes=table.smokes == "no"), fitted).values()
     assert is_doubt

@@ -62,7 +62,7 @@ def open_owner(fast_folder, feature_map, table_maker):
             ledger=Ledger(
                 fast_folder / ledger,
                 owner="owner-a",
-                fingerprint=fingerprint(records),
+                fingerprint=fingerprint([records]),
                 block=block,
             ),
             maker=StudyMaker(**(made | (options or {}))),

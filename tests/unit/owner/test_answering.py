@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -24,8 +23,7 @@ from common.errors import (
     RefusedError,
 )
 from common.privacy import plan_noise
-from common.terms import Query, Records, StudyTerms
-from owner.answering import DataOwner
+from common.terms import Query, Records
 from owner.core import EXACT, exact_answer
 from owner.ledger_held import HeldLedger
 from owner.ledger_reading import read_studies, verify_ledger
@@ -35,8 +33,6 @@ from owner.shards import Shard
 from owner.studies import OPEN_STUDIES
 
 LEARNER = "anonymous"
-OpenOwner = Callable[..., DataOwner]
-MakeTerms = Callable[..., StudyTerms]
 
 
 def ask(owner, sequence, study="study-1", learner=LEARNER):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.column_faults import (
     MOST_NAMED,
@@ -17,9 +18,6 @@ from common.column_faults import (
 )
 from common.column_fit import count_empty_rows, look_at_columns
 from common.errors import DoubtWarning, InputError
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from owner.column_report import LEGEND, columns_table, notes_below, refuse_faults
 
 N = 400
@@ -36,8 +34,7 @@ def people(seed, num_records=N):
 
 @pytest.fixture(scope="module")
 def study_map():
-    settings = FeatureSettings(target="cost", public=TableSource())
-    return fit_feature_map(people(0, 2000), settings, source="public.parquet")
+    return map_of(people(0, 2000), "cost")
 
 
 def faults(table, study_map):
@@ -59,14 +56,8 @@ def test_a_code_for_missing_is_a_gap_and_no_unknown_category():
     table.loc[table.index % 4 == 0, "ward"] = "unknown"
     table["ill"] = np.where(table["cost"] > table["cost"].median(), "yes", "no")
     table.loc[table.index % 20 == 0, "ill"] = "9"
-    settings = FeatureSettings(
-        target="ill",
-        positive="yes",
-        drop=("cost",),
-        missing={"ward": ("unknown",), "ill": (9,)},
-        public=TableSource(missing_target="drop"),
-    )
-    found = fit_feature_map(table, settings, source="public.parquet")
+    missing = {"ward": ("unknown",), "ill": (9,)}
+    found = map_of(table, "ill", positive="yes", drop=("cost",), missing=missing)
     seen = {one.name: one for one in look_at_columns(table, found)}
     assert seen["ward"].filled == 0.25
     assert seen["ward"].unknown == 0.0
@@ -83,9 +74,7 @@ def test_a_code_for_missing_is_a_gap_and_no_unknown_category():
 def test_a_category_that_only_looks_alike_is_told_as_one():
     """A file of another system keeps a letter and its accent apart."""
     table = people(1, 400).assign(sex=lambda t: t.sex.replace({"Female": "Fémale"}))
-    other = fit_feature_map(
-        table, FeatureSettings(target="cost", public=TableSource()), source="public.parquet"
-    )
+    other = map_of(table, "cost")
     apart = table.assign(sex=table.sex.map(partial(unicodedata.normalize, "NFD")))
     (told,) = faults(apart, other)["sex"]
     assert "whose accents are stored in another form" in told
@@ -93,7 +82,6 @@ def test_a_category_that_only_looks_alike_is_told_as_one():
 
 def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short():
     """Answers and grades lie at the ends; a map's numbers have nine digits."""
-    settings = FeatureSettings(target="grade", public=TableSource())
     for seed in range(40):
         rng = np.random.default_rng(seed)
         table = pd.DataFrame(
@@ -103,7 +91,7 @@ def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short():
                 "grade": rng.choice([1, 2, 3, 4, 5], N, p=rng.dirichlet([2] * 5)),
             }
         )
-        found = fit_feature_map(table, settings, source="public.parquet")
+        found = map_of(table, "grade")
         answer, _, grade = look_at_columns(table, found)
         assert answer.cut == 0.0
         assert grade.cut < 0.02
@@ -166,10 +154,9 @@ def test_a_column_that_does_not_fit_is_told(column, change, words, study_map):
 
 
 def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit():
-    settings = FeatureSettings(target="cost", public=TableSource())
     rng = np.random.default_rng(0)
     table = people(0, 2000).assign(age=rng.normal(-50.0, 12.0, 2000))
-    found = fit_feature_map(table, settings, source="public.parquet")
+    found = map_of(table, "cost")
     (told,) = faults(people(1), found)["age"]
     assert "beyond the public bounds and are cut; look whether the column means the same" in told
 
@@ -186,8 +173,7 @@ def test_many_categories_that_no_public_record_has_may_be_names(study_map):
 
 def test_no_number_is_taken_for_a_spelling_of_another():
     table = people(0).assign(ward=np.arange(N) % 8)
-    settings = FeatureSettings(target="cost", public=TableSource(), categorical=("ward",))
-    found = fit_feature_map(table, settings, source="public.parquet")
+    found = map_of(table, "cost", categorical=("ward",))
     (told,) = faults(table.assign(ward=np.arange(N) % 8 + 13), found)["ward"]
     assert "such as '13', '14', '15'; spell" in told
     assert "did you mean" not in told
@@ -263,8 +249,7 @@ def test_each_column_that_does_not_fit_is_named(beyond):
     rng = np.random.default_rng(1)
     table = pd.DataFrame({name: rng.normal(40.0, 2.0, 400) for name in names})
     table["y"] = rng.normal(size=400)
-    settings = FeatureSettings(target="y", public=TableSource())
-    wide_map = fit_feature_map(table, settings, source="public.csv")
+    wide_map = map_of(table)
     wrong = table.assign(**dict.fromkeys(names, np.nan))
     told = told_of({"new.csv": wrong}, wide_map)
     assert [sentence.split("'")[1] for sentence in told[:MOST_SHOWN]] == names[:MOST_SHOWN]
@@ -291,8 +276,7 @@ def test_a_column_of_which_half_is_missing_does_not_fit(study_map):
 
 def test_a_doubt_is_told_and_refuses_nothing():
     table = people(0, 2000).drop(columns="cost")
-    settings = FeatureSettings(target="sex", positive=("Male",), public=TableSource())
-    by_sex = fit_feature_map(table, settings, source="public.parquet")
+    by_sex = map_of(table, "sex", positive=("Male",))
     seen = look_at_columns(people(1).assign(sex="Female"), by_sex)
     (doubt,) = refuse_faults(seen, accepted=())
     assert doubt.startswith("column 'sex': no record is of the class 'Male'")
@@ -334,13 +318,9 @@ def test_codes_for_missing_are_gaps_to_the_officer_and_no_other_spellings():
             sex=table["sex"].mask(table.index % 5 == 0, "?"),
         )
 
-    settings = FeatureSettings(
-        target="ward",
-        positive=("West",),
-        public=TableSource(),
-        missing={"ward": ("U",), "sex": ("?",)},
+    coded = map_of(
+        with_codes(0, 2000), "ward", positive=("West",), missing={"ward": ("U",), "sex": ("?",)}
     )
-    coded = fit_feature_map(with_codes(0, 2000), settings, source="public.parquet")
     records = with_codes(1, N)
     assert faults(records, coded) == {
         "ward": [
@@ -361,8 +341,7 @@ def test_codes_for_missing_are_gaps_to_the_officer_and_no_other_spellings():
 
 def test_swapped_labels_of_a_class_are_seen_by_its_share():
     table = people(0, 2000).drop(columns="cost")
-    settings = FeatureSettings(target="ward", positive=("West",), public=TableSource())
-    by_ward = fit_feature_map(table, settings, source="public.parquet")
+    by_ward = map_of(table, "ward", positive=("West",))
     swapped = people(1).replace({"ward": {"East": "West", "West": "East"}})
     for records, share in ((people(1), "4.2%"), (swapped, "95.8%")):
         cells, (legend, *shares) = shown(records, by_ward)

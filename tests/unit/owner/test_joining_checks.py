@@ -7,11 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.errors import InputError
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from owner.cli import cli
 from owner.joining import asked_in_words
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
@@ -33,8 +31,7 @@ def loans(num_records=400):
 
 @pytest.fixture(scope="module")
 def study_map():
-    settings = FeatureSettings(target="default", positive=("yes",), public=TableSource())
-    return fit_feature_map(loans(), settings, source="public.csv")
+    return map_of(loans(), "default", positive=("yes",))
 
 
 def typed(study_map, *spellings, unit="", rename=""):
@@ -130,13 +127,9 @@ def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way
 def test_a_word_for_none_may_be_spelt_as_the_studys_code_for_it():
     table = loans().assign(job=np.resize(["cook", "clerk", "unknown"], 400))
     table.loc[::9, "age"] = 999
-    settings = FeatureSettings(
-        target="default",
-        positive=("yes",),
-        missing={"job": ("unknown",), "age": ("999",)},
-        public=TableSource(),
+    coded = map_of(
+        table, "default", positive=("yes",), missing={"job": ("unknown",), "age": ("999",)}
     )
-    coded = fit_feature_map(table, settings, source="public.csv")
     for spelling in ("job:unbekannt=unknown", "age:weiss nicht=999", "age:-1=999.0"):
         typed(coded, spelling)
     with pytest.raises(InputError, match="the study knows no 'unbekannt' there"):
@@ -146,10 +139,7 @@ def test_a_word_for_none_may_be_spelt_as_the_studys_code_for_it():
 def test_what_is_asked_is_shown_as_an_officer_would_write_it():
     """Nobody reads months since 2000, or which comma is one within a name."""
     table = loans().assign(job=np.resize(["Médecine, interne", "Urgences"], 400))
-    settings = FeatureSettings(
-        target="default", positive=("yes",), public=TableSource(), missing={"age": ("50", "51")}
-    )
-    fitted = fit_feature_map(table, settings, source="public.csv")
+    fitted = map_of(table, "default", positive=("yes",), missing={"age": ("50", "51")})
     target = fitted.target.model_copy(update={"missing": ("no",)})
     invited = SimpleNamespace(
         invitation=SimpleNamespace(

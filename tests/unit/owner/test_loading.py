@@ -210,7 +210,7 @@ def test_a_large_table_is_seen_whole_and_held_in_part(owner_folder, table_maker,
     assert (
         in_parts.fingerprint
         == at_once.fingerprint
-        == fingerprint(pd.read_csv(path.parent / "shard.csv", dtype=str, keep_default_na=False))
+        == fingerprint([pd.read_csv(path.parent / "shard.csv", dtype=str, keep_default_na=False)])
     )
     assert list(in_parts.raw.columns) == ["column-0", "column-1", "column-2", "y"]
     pd.testing.assert_frame_equal(in_parts.raw, at_once.raw)

@@ -3,22 +3,19 @@
 from pathlib import Path
 
 import pytest
+from maps import map_of
 
 from common.errors import InputError, PrivacyLeakWarning
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from owner.provenance import bounds_in_words, check_provenance, was_fitted_on
 from owner.server import start_owner
 
-SETTINGS = FeatureSettings(target="y", public=TableSource())
-
 
 def test_a_map_fitted_on_exactly_an_owners_records_is_recognised(table_maker, feature_map):
     records = table_maker(300, seed=7)
-    own = fit_feature_map(records, SETTINGS, source="mine.csv")
+    own = map_of(records)
     assert was_fitted_on(own, records)
     assert not was_fitted_on(own, records.iloc[1:])
     assert not was_fitted_on(feature_map, records)
@@ -26,7 +23,7 @@ def test_a_map_fitted_on_exactly_an_owners_records_is_recognised(table_maker, fe
 
 def test_private_bounds_are_refused_and_named(table_maker):
     records = table_maker(300, seed=7)
-    own = fit_feature_map(records, SETTINGS, source="mine.csv")
+    own = map_of(records)
     told = own.model_copy(update={"source_kind": "private"})
     for leaking in (own, told):
         with pytest.raises(InputError, match="column-0, column-1, column-2, of the target y"):
@@ -40,7 +37,7 @@ def test_records_do_not_decide_whether_a_map_is_served(owner_folder, table_maker
     records = table_maker(300, seed=7)
     neighbour = records.copy()
     neighbour.iloc[0] += 1.0
-    guess = fit_feature_map(records, SETTINGS, source="public.csv")
+    guess = map_of(records)
     with pytest.warns(PrivacyLeakWarning, match="statistics of exactly this owner's records"):
         start_owner(
             owner_folder("a", table=records, pinned=guess), listen=None, insecure_noise_seed=None
@@ -52,7 +49,7 @@ def test_records_do_not_decide_whether_a_map_is_served(owner_folder, table_maker
 
 def test_serving_private_bounds_needs_the_flag(owner_folder, table_maker):
     records = table_maker(300, seed=7)
-    own = fit_feature_map(records, SETTINGS, source="mine.csv", private=True)
+    own = map_of(records, private=True)
     path = owner_folder(table=records, pinned=own)
     with pytest.raises(InputError, match="--allow-private-bounds"):
         start_owner(path, listen=None, insecure_noise_seed=None)
@@ -64,7 +61,7 @@ def test_serving_private_bounds_needs_the_flag(owner_folder, table_maker):
 
 
 def test_many_columns_are_named_in_short(table_maker):
-    wide = fit_feature_map(table_maker(300, seed=1, num_columns=9), SETTINGS, source="p")
+    wide = map_of(table_maker(300, seed=1, num_columns=9))
     assert bounds_in_words(wide).startswith("the bounds of column-0, ")
     assert "column-4 and 4 more" in bounds_in_words(wide)
 

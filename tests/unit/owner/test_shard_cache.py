@@ -9,15 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common import batches
 from common.columns import parse_numbers
 from common.config import check_settings
 from common.errors import InputError, PolicyError
-from common.feature_settings import FeatureSettings
 from common.features import FeatureMap
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from common.terms import Records
 from owner import shard
 from owner.loading import load_to_serve
@@ -302,8 +300,7 @@ def test_how_a_batch_is_stored_decides_nothing(tmp_path, kind):
             "y": rng.normal(size=n),
         }
     )
-    settings = FeatureSettings(target="y", public=TableSource(), categorical=["code", "flag"])
-    made = fit_feature_map(table.infer_objects(), settings, source="public")
+    made = map_of(table.infer_objects(), categorical=["code", "flag"])
     for k, name in enumerate(("code", "flag", "word", "amount")):
         table.loc[7 * k + 3, name] = None
     whole = pd.DataFrame({name: table[name].convert_dtypes() for name in table})

@@ -1,7 +1,6 @@
 """What an owner sends never makes the learner wait, or hold, more than it agreed to."""
 
 import itertools
-import socket
 import threading
 from collections import namedtuple
 from dataclasses import replace
@@ -9,13 +8,12 @@ from dataclasses import replace
 import grpc
 import numpy as np
 import pytest
-import tomli_w
+from free_ports import free_address
 
 from common.config import check_settings
 from common.errors import InputError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query
-from common.toml_files import read_toml
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.streams import StreamEndedError, ThreadStream
@@ -309,17 +307,13 @@ def test_what_an_owner_said_before_it_fell_silent_is_told(ends):
 
 
 def test_an_owner_that_has_come_is_found_by_the_next_call(owner_folder, serve_owner):
-    settings = owner_folder("north")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     owner = GrpcOwner("north", address, deadline=LONG)
     try:
         for _ in range(5):
             with pytest.raises(UnreachableError, match="nothing listens there"):
                 owner.describe()
-        settings.write_text(tomli_w.dumps(read_toml(settings) | {"listen": address}))
-        serve_owner(settings)
+        serve_owner(owner_folder("north", also={"listen": address}))
         assert owner.describe().name == "north"
     finally:
         owner.disconnect()

@@ -5,11 +5,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.errors import InputError
-from common.feature_settings import FeatureSettings
 from common.looking import look_at
-from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.texts import printable
 from learner.planning.dealing import deal, deal_persons
@@ -240,8 +239,7 @@ def test_values_that_hardly_any_public_record_has_are_told_of():
             "kind": np.where(np.arange(400) % 3 > 0, "red", "green"),
         }
     )
-    settings = FeatureSettings(public=TableSource(), target="y")
-    feature_map = fit_feature_map(table.head(60), settings, source="public")
+    feature_map = map_of(table.head(60))
     shares = unknown_shares(table.tail(340), feature_map)
     (told,) = unknown_notes(shares, ())
     assert re.match("person: [89][0-9]% of the owners' records have values that no public", told)
@@ -266,8 +264,7 @@ def notes_about(**columns):
     look = look_at(table)
     target, _ = choose_target(table, look, "y", ())
     warnings = choose_inputs(look, target, owners=None, drop=()).warnings
-    settings = FeatureSettings(public=TableSource(), target="y")
-    feature_map = fit_feature_map(table, settings, source="public")
+    feature_map = map_of(table)
     return "\n".join([*warnings, *far_out_notes(look, feature_map)])
 
 

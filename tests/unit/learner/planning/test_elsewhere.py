@@ -3,11 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.config import check_settings
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from learner.planning.deciding import decide_quietly
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
@@ -29,8 +27,7 @@ def tables():
     rng = np.random.default_rng(0)
     public = table_of(500, spread=1.0, slope=0.4, rng=rng)
     owners = [table_of(SIZE, spread=3.0, slope=-0.2, rng=rng) for _ in range(OWNERS)]
-    features = FeatureSettings(public=TableSource(), target="y", coverage=1.0)
-    feature_map = fit_feature_map(public, features, source="public")
+    feature_map = map_of(public, coverage=1.0)
     shards = [feature_map.apply(own, where="owner") for own in owners]
     return feature_map, feature_map.apply(public, where="public"), shards
 

@@ -5,11 +5,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
 from common.errors import DoubtWarning
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from learner.planning import giveaways
 from learner.planning.giveaways import warn_of_giveaways
 
@@ -25,8 +23,7 @@ TABLE = pd.DataFrame(
 
 
 def told(table, target="died", positive="yes"):
-    settings = FeatureSettings(public=TableSource(), target=target, positive=positive)
-    found = fit_feature_map(table, settings, source="public.csv")
+    found = map_of(table, target, positive=positive)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DoubtWarning)
         warn_of_giveaways(table, found)

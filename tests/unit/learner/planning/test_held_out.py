@@ -3,10 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from maps import map_of
 
-from common.feature_settings import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from learner.planning.held_out import held_out_records
 
 
@@ -22,11 +20,6 @@ def table_of(records, categories, *, effect, seed):
             "y": effects[drawn] + rng.standard_normal(records),
         }
     )
-
-
-def map_of(table, **given):
-    settings = FeatureSettings(public=TableSource(), target="y", **given)
-    return fit_feature_map(table, settings, source="public")
 
 
 def weight_of_place(records):

@@ -37,7 +37,7 @@ def test_one_seed_has_no_interval(tmp_path, seeds):
         assert (words in text) == (seeds > 1)
 
 
-def test_half_of_an_interval_is_not_rounded_to_much_less(tmp_path):
+def test_half_of_an_interval_is_not_rounded_to_much_less():
     # Of two seeds half is 12.7 standard errors: 0.149 here.
     found = rows(2).assign(relative_fitness=[0.5 - 0.011727, 0.5 + 0.011727] * (len(rows(2)) // 2))
     console = Console(width=160)

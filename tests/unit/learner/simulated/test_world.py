@@ -6,6 +6,7 @@ import pytest
 from common.errors import InputError
 from common.losses import LOSSES, Huber, Regulariser, Squared
 from common.terms import Records
+from learner.simulated.evaluation import union
 from learner.simulated.groups import PublicGroups, ends_of
 from learner.simulated.problem import Problem
 from learner.simulated.surrogates import surrogate_world
@@ -36,16 +37,9 @@ def records_of(sizes, *, spread, seed, classes=False):
     return shards
 
 
-def joined(shards):
-    return Records(
-        features=np.concatenate([s.features for s in shards]),
-        targets=np.concatenate([s.targets for s in shards]),
-    )
-
-
 def groups_of(shards, *, name="squared"):
     labels = np.repeat(np.arange(len(shards)), [len(s) for s in shards])
-    return PublicGroups(problem=problem_of(name), records=joined(shards), labels=labels)
+    return PublicGroups(problem=problem_of(name), records=union(shards), labels=labels)
 
 
 @pytest.mark.parametrize("owners", [6, 24])
@@ -312,7 +306,7 @@ def test_owners_whose_features_vary_less_than_everyones_are_forecast_as_good_alo
 def test_drift_between_labelled_groups_is_no_drift():
     shards = records_of([500] * 6, spread=0.5, seed=7)
     labelled = groups_of(shards)
-    ordered = PublicGroups(problem=problem_of(), records=joined(shards), labels=None)
+    ordered = PublicGroups(problem=problem_of(), records=union(shards), labels=None)
     assert ordered.drifts
     assert not labelled.drifts
     assert ends_of(labelled).drift < 0.02 < ends_of(ordered).drift
@@ -334,11 +328,11 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     shards = records_of([200, 700], spread=0.2, seed=4, classes=classes)
     theta = np.array([0.3, -0.2, 0.1, 0.2])
     real = United(World.of(shards, problem))
-    union = Shard(joined(shards))
+    whole = Shard(union(shards))
     loss = problem.loss
-    exact = mean_curvature(union, theta, loss=loss, clip=clip)
+    exact = mean_curvature(whole, theta, loss=loss, clip=clip)
     assert real.curvatures(theta, clip) == pytest.approx(exact, abs=1e-12)
-    exact = mean_gradient(union, theta, loss=loss, clip=clip)
+    exact = mean_gradient(whole, theta, loss=loss, clip=clip)
     assert real.gradients(theta, clip) == pytest.approx(exact, abs=1e-12)
     both = np.stack([theta, -theta])
     for tell in (real.gradients, real.curvatures):
