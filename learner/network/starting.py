@@ -11,7 +11,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.errors import InputError, OwnerFailedError
+import grpc
+
+from common.errors import CoprivError, InputError, OwnerFailedError, UnreachableError
 from common.terms import Enrollment, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent
@@ -57,6 +59,16 @@ class OwnerProcess:
         """What it says."""
         return self._folder / "owner.log"
 
+    @property
+    def end(self) -> str | None:
+        """What ended it, in words, and where its reason stands; None while it runs."""
+        status = None if self.process is None else self.process.poll()
+        if status is None:
+            return None
+        what = f"exit status {status}" if status >= 0 else f"signal {-status}"
+        why = ", as where memory runs out" if status == -signal.SIGKILL else ""
+        return f"it ended with {what}{why}; what it said is in {self.log}"
+
     def begin(self, parent: WarmParent) -> None:
         """Have it forked."""
         folder = self._folder.absolute()
@@ -89,10 +101,7 @@ class OwnerProcess:
         nothing = f"exit status {status}, and {log} says nothing; is the disk full?"
         sentence = lines[-1].removeprefix("copriv-owner: ") if lines else nothing
         if lines and status is not None and status < 0:
-            # Its last line is of before, and no reason.
-            sentence = (
-                f"signal {-status} ended it, as where memory runs out; what it said is in {log}"
-            )
+            sentence = self.end or ""  # its last line is of before, and no reason
         kind = InputError if status == InputError.exit_status else OwnerFailedError
         raise kind(f"owner {self.name} did not start: {sentence}")
 
@@ -119,6 +128,11 @@ class StartingOwner(GrpcOwner):
             if "_channels" not in vars(self):  # it did not start, and says why
                 raise
             raise OwnerFailedError(f"{error}: {self._process.log}") from None
+
+    def _cause(self, diagnose: bool, said: grpc.RpcError | None) -> tuple[type[CoprivError], str]:
+        """Why it is not reached: nobody starts it again."""
+        end = self._process.end
+        return super()._cause(diagnose, said) if end is None else (UnreachableError, end)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from common.errors import InputError, OwnerFailedError
+from common.errors import InputError, OwnerFailedError, UnreachableError
 from learner.network.starting import OwnerProcess, StartingOwner, starting
 from learner.network.warm_parent import warm_parent
 from learner.training.enrolment import all_present
@@ -47,7 +47,7 @@ def test_one_that_does_not_start_is_told_and_the_others_serve(owners):
     ("said", "words"),
     [
         ("", r"owner\.log says nothing; is the disk full\?"),
-        ("INFO a new ledger is made\n", r"did not start: signal 9 ended it.*owner\.log$"),
+        ("INFO a new ledger is made\n", r"did not start: it ended with signal 9, as.*owner\.log$"),
     ],
 )
 def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners, said, words):
@@ -76,6 +76,19 @@ def test_one_that_fails_when_it_is_to_agree_is_told_with_where_its_reason_stands
         ledger.rename(ledger.with_name("elsewhere"))
         with pytest.raises(OwnerFailedError, match=r"owner's log: .*owner-0/owner\.log$"):
             all_present([lambda: caller.enroll(make_terms())], patience=1.0)
+        caller.disconnect()
+
+
+def test_one_that_ends_while_it_serves_is_told_as_such(owners):
+    """It was said that nothing listens there, and to start it, which nobody can."""
+    ending = owners[0]
+    with warm_parent() as parent, starting(owners[:1], parent):
+        caller = StartingOwner(ending, deadline=20.0)
+        caller.describe()
+        ending.process.send_signal(signal.SIGKILL)
+        assert ending.process.wait(20.0) == -signal.SIGKILL
+        with pytest.raises(UnreachableError, match=r"it ended with signal 9, .*/owner\.log$"):
+            caller.describe()
         caller.disconnect()
 
 
