@@ -306,8 +306,9 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     there = [path for path in contents if path.exists()]
     if there and (sent.exists() or not _is_unfinished(contents, there, made)):
         raise InputError(
-            f"{there[0]}: already exists; give another --out, and set ledger in its "
-            "owner.toml to the ledger that these records have: a new one counts from 0"
+            f"{there[0]}: already exists{_about_joined(sent, made, invited)}give another --out, "
+            "and set ledger in its owner.toml to the ledger that these records have: a new one "
+            "counts from 0"
         )
     if sent.exists():
         about = _about_sent(sent, invited)
@@ -345,6 +346,19 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{path}: is not the key that join made; give another --out")
     return key
+
+
+def _about_joined(sent: Path, made: Path, invited: Invited) -> str:
+    """Which request belongs to the key of an earlier join, for who did not see how it ended."""
+    try:
+        request, key = read_request(sent), _key(made).public_key()
+        is_its = request.public_key(where=str(sent)) == key
+    except InputError:
+        return "; "
+    if not is_its or request.invitation != invited.digest:
+        return "; "
+    shown = fingerprint(invited.digest, key)
+    return f", from a join that is done: send {sent}, whose fingerprint is {shown}; to join again, "
 
 
 def _about_sent(sent: Path, invited: Invited) -> str:

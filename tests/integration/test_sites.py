@@ -495,14 +495,17 @@ def test_who_has_joined_is_not_overwritten(study):
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
     # The same records in another folder: what they spent is in the ledger of the first.
-    one_sentence(study.join(), "already exists; give another --out, and set ledger in its")
+    told = re.search(r"fingerprint (\S+):", joined.stdout)
+    sent = study.folder / "exchange" / "owner-a.request"
+    # Who did not see how the join ended types it again.
+    done = f"already exists, from a join that is done: send {sent}, whose fingerprint is {told[1]};"
+    one_sentence(study.join(), done)
+    one_sentence(study.join(), "; to join again, give another --out, and set ledger in its")
     assert "keep their ledger" in (study.folder / "owner-a" / "owner.toml").read_text()
     assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
     # Nor is the request that may be on its way, by a join into another folder.
-    sent = study.folder / "exchange" / "owner-a.request"
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
-    told = re.search(r"fingerprint (\S+):", joined.stdout)
     whose = f"from an earlier join into another folder, whose key it needs (fingerprint {told[1]})"
     one_sentence(study.join(), f"owner-a.request: already exists {whose}; remove it to join again")
     assert sent.read_bytes() == request
