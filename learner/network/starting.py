@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
-
 from common.errors import CoprivError, InputError, OwnerFailedError, UnreachableError
 from common.terms import Enrollment, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
@@ -129,10 +127,10 @@ class StartingOwner(GrpcOwner):
                 raise
             raise OwnerFailedError(f"{error}: {self._process.log}") from None
 
-    def _cause(self, diagnose: bool, said: grpc.RpcError | None) -> tuple[type[CoprivError], str]:
-        """Why it is not reached: nobody starts it again."""
-        end = self._process.end
-        return super()._cause(diagnose, said) if end is None else (UnreachableError, end)
+    def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
+        """An error that names the owner; who is not reached since it ended is not started again."""
+        end = self._process.end if kind is UnreachableError else None
+        return super()._named(kind, end or detail)
 
 
 @contextmanager
