@@ -1,5 +1,6 @@
 """A sweep on a Dask cluster of this machine gives what it gives here."""
 
+import importlib
 import io
 import json
 import math
@@ -21,6 +22,7 @@ from waiting import wait_until
 
 from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
+from learner.simulated.cluster import computed_on
 from learner.simulated.sweeps import Workers, run_sweep
 
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
@@ -188,6 +190,17 @@ def test_a_cluster_without_a_worker_is_told_of_in_a_sentence(monkeypatch):
         pytest.raises(InputError, match="has no worker; start one, such as with dask worker tcp:"),
     ):
         run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=address))
+
+
+def test_a_worker_without_copriv_is_told_of_in_a_sentence(tmp_path, monkeypatch):
+    """It would end at its first call, and the command wait for ever."""
+    (tmp_path / "only_here.py").write_text("def work():\n    return {}\n")
+    with local_cluster(1, processes=True) as address:
+        # The worker has started without it.
+        monkeypatch.syspath_prepend(tmp_path)
+        found = computed_on(address, importlib.import_module("only_here").work, {"one": ()})
+        with pytest.raises(InputError, match=r"workers without copriv \(tcp://.*; install it"):
+            next(found)
 
 
 def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
