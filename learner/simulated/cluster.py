@@ -7,7 +7,7 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -21,12 +21,16 @@ from common.texts import named, printable
 # To reach a scheduler, and once more for what it says first; also for its first worker.
 CONNECT_SECONDS = 10
 LONGEST_REASON = 200
+# How often it is looked whether a worker is left.
+LOOK_SECONDS = 10
 ENDED = (
     "each worker of the cluster that computed it ended, as where memory runs out; look into their "
     "logs, and give them more memory"
 )
 # They print tracebacks of what is told of here in a sentence.
 LOUD = ("distributed", "distributed.client", "tornado", "tornado.application")
+
+log = logging.getLogger("copriv.learner")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def computed_on(
       InputError: No scheduler answers there, it has no worker or one without that module, or it
         went away.
     """
-    with _client(address) as client, warnings.catch_warnings():
+    with _client(address) as client, _watched(client, address), warnings.catch_warnings():
         _refuse_bare_workers(client, work.__module__, address)
         from distributed import as_completed  # noqa: PLC0415 (an extra of its own)
 
@@ -162,6 +166,33 @@ def _client(address: str) -> Iterator[Any]:
                 f"with dask worker {address}"
             ) from None
         yield client
+
+
+@contextmanager
+def _watched(client: Any, address: str) -> Iterator[None]:
+    """The log says when the last worker has gone: a cluster waits for another one for ever."""
+    over = threading.Event()
+
+    def watch() -> None:
+        had = True
+        while not over.wait(LOOK_SECONDS):
+            # Where the scheduler has gone as well, calls say so.
+            with suppress(Exception):
+                has = bool(client.scheduler_info()["workers"])
+                if had and not has:
+                    log.warning(
+                        "--cluster %s: no worker is left; waiting for one, which dask worker %s "
+                        "starts",
+                        address,
+                        address,
+                    )
+                had = has
+
+    threading.Thread(target=watch, name="cluster-workers", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 @contextmanager

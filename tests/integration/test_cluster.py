@@ -18,7 +18,7 @@ import pytest
 from clusters import local_cluster
 from free_ports import free_port
 from rich.console import Console
-from waiting import wait_until
+from waiting import comes_about, wait_until
 
 from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
@@ -224,6 +224,29 @@ def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
     again = run_sweep(slow, {"quick": (None,)}, folder=tmp_path / "kept", workers=Workers(jobs=1))
     assert "process" in again.results["quick"]
     assert again.results["quick"]["process"] != os.getpid()
+
+
+def test_a_cluster_whose_last_worker_ends_is_told_of_while_it_waits(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("learner.simulated.cluster.LOOK_SECONDS", 0.2)
+    address, begun = f"tcp://127.0.0.1:{free_port()}", tmp_path / "begun"
+    said = "no worker is left; waiting for one, which dask worker tcp:"
+    with ExitStack() as stack:
+        scheduler = started(stack, "scheduler", "--port", address.rpartition(":")[2])
+        worker = started(stack, "worker", address, "--nthreads", "1", "--no-nanny")
+        wait_until(lambda: _listens(address))
+
+        def end():
+            wait_until(begun.exists)
+            worker.kill()
+            comes_about(lambda: said in caplog.text, seconds=20)
+            scheduler.kill()
+
+        ending = threading.Thread(target=end)
+        stack.callback(ending.join)
+        ending.start()
+        with pytest.raises(InputError, match="the Dask scheduler went away"):
+            run_sweep(slow, {"slow": (str(begun),)}, workers=Workers(cluster=address))
+    assert caplog.text.count(said) == 1
 
 
 def _listens(address):
