@@ -140,6 +140,8 @@ Epsilon = Annotated[
     PlainSerializer(str, return_type=str),
 ]
 Positive = Annotated[float, Field(gt=0)]
+# The journal, and whoever reads a summary as JSON, hold whole numbers up to here.
+Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 # The share of epsilon that the recommended profile keeps for validation.
 VALIDATION_SHARE = Fraction(1, 10)

@@ -254,14 +254,21 @@ def _part(file: Path, dialect: Dialect, query: str | None) -> Part:
 
 def _files(path: Path) -> list[Path]:
     """The files of a path, sorted by name."""
+    deeper: list[str] = []
     if path.is_dir():
         there = list(path.iterdir())
+        deeper = sorted(each.name for each in there if _has_tables_within(each))
     elif path.exists() or not glob.has_magic(str(path)):
         return [path]
     else:
         there = [Path(name) for name in glob.glob(str(path), recursive=True)]
     found = sorted(file for file in there if _is_one_of(_ENDINGS, file))
     others = sorted(file.name for file in there if _is_one_of(_OTHER_ENDINGS, file))
+    if deeper:
+        raise InputError(
+            f"{path}: tables in folders of it are not read ({named(deeper)}); give "
+            f"{path}/**/*.csv (or **/*.parquet) for all of them, or take these folders out"
+        )
     if found:
         # What was saved of another file begins with its name.
         names = tuple(file.name for file in found)
@@ -278,6 +285,12 @@ def _files(path: Path) -> list[Path]:
             "tables as CSV, and give those files"
         )
     raise InputError(f"{path}: no CSV or Parquet file there; give {KINDS}")
+
+
+def _has_tables_within(path: Path) -> bool:
+    """Whether a folder that is not hidden holds a table somewhere."""
+    is_shown = not path.name.startswith(".") and path.is_dir()
+    return is_shown and any(_is_one_of(_ENDINGS, file) for file in path.rglob("*"))
 
 
 def _is_one_of(endings: tuple[str, ...], path: Path) -> bool:

@@ -195,7 +195,7 @@ def attach(
 @cli.command()
 @click.option(
     "--trials",
-    type=click.IntRange(min=100),
+    type=click.IntRange(100, 10_000_000),
     default=4000,
     show_default=True,
     help="How many responses each attack sees of a shard.",

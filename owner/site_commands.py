@@ -177,12 +177,13 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             "unit",
             "COLUMN=NUMBER",
-            "What this table's numbers are multiplied by to be in the study's unit; degrees "
-            "Fahrenheit need more than that, so convert them in the table.",
+            "What this table's numbers are multiplied by to be in the study's unit (degrees "
+            "Fahrenheit need more than that: convert them in the table).",
         ),
         ("rename", "STUDY=OWN", "This table's name for one of the study's columns."),
     ):
-        command = click.option(f"--{name}", multiple=True, metavar=what, help=words)(command)
+        told = f"{words[:-1]}; may be repeated."
+        command = click.option(f"--{name}", multiple=True, metavar=what, help=told)(command)
     return command
 
 

@@ -124,8 +124,8 @@ class AlgorithmSettings(Settings):
         "corrected".
       average: Which model is the result: "last" is the last central model, "tail" the mean over the
         last half of the ticks. Neither costs any privacy; the recommended profile takes "tail".
-      time_scale: How many real seconds a unit of virtual time takes; with 0 the run does not wait
-        for the clocks.
+      time_scale: How many real seconds a unit of virtual time takes, at most 31536000; with 0 the
+        run does not wait for the clocks.
       initiative: Who begins. "learner": the clocks of the learner say which owner is asked.
         "broadcast": the learner makes an offer to all owners and asks the first that accepts.
         "owner": each owner asks for an update by a clock of its own.
@@ -169,7 +169,7 @@ class AlgorithmSettings(Settings):
     step: Literal["auto"] | None = None
     rule: Literal["printed", "corrected"] | None = None
     average: Literal["last", "tail"] = "last"
-    time_scale: Annotated[float, Field(ge=0)] = 0.0
+    time_scale: Annotated[float, Field(ge=0, le=LONGEST_DEADLINE)] = 0.0
     initiative: Initiative = "learner"
     interval: Positive | None = None
     clocks: Clocks = "given"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import VALIDATION_SHARE, Overrides, Positive, Settings, load_settings
+from common.config import VALIDATION_SHARE, Overrides, Positive, Seed, Settings, load_settings
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
 from common.files import real_path
@@ -108,7 +108,7 @@ class StudySettings(Settings):
     FOREIGN_KEYS = MappingProxyType({"policy": "an owner's file", "ledger": "an owner's file"})
 
     name: Name
-    seed: Annotated[int, Field(ge=0)] | None = None
+    seed: Seed | None = None
     profile: Profile = "recommended"
     data: DataSettings = DataSettings()
     features: FeatureSettings

@@ -14,7 +14,7 @@ from learner.results.coefficients import coefficients
 
 STEPS = (
     "column: a number; a date as months since 2000-01 with days as parts of 31; a category as "
-    "codes[text], unknown for a text that codes has not",
+    "codes[text], where 36 is the text of the number 36.0, unknown for a text that codes has not",
     "fill a value that is missing, or is one of the column's missing where it has some, then clamp "
     "it to low..high",
     "z = (value - center) / scale",
@@ -75,4 +75,8 @@ def _cell(rule: ColumnRule, end: str) -> object:
     known = sorted(rule.codes, key=rule.codes.__getitem__)
     if not known:
         return "unknown"
-    return known[0 if end == "low" else -1]
+    if end == "low":
+        return known[0]
+    # As a table has it where the column has gaps: 36.0 is the category 36.
+    text = known[-1]
+    return float(text) if text.isdecimal() and text.isascii() and len(text) < 16 else text

@@ -175,7 +175,7 @@ def _cost_of_privacy(summary: Summary) -> str:
     silent, reached = summary.relative_fitness_noiseless, summary.relative_fitness
     if silent is None or reached is None:
         return "."
-    noiseless = f"; the same ticks without noise reach {silent:.3g}"
+    noiseless = f"; the same run without noise reaches {silent:.3g}"
     if reached > silent:
         return f"{noiseless}: the rest is the cost of privacy."
     return f"{noiseless}: here the noise did no harm."

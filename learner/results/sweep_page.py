@@ -24,8 +24,11 @@ LOOKS = tuple(
 WORDS = (
     "Each row is a point of the grid: the mean over seeds and its 95 % interval, by Student's t. "
     "A seed fixes the clocks and the noise; records and choices are the same for all seeds. "
-    "Relative fitness is on the records of the owners that take part."
+    "Relative fitness is on the records of the owners that take part. In a picture an interval "
+    "that goes further down ends at half of the least mean."
 )
+# What of the least mean intervals are shown down to: some reach down to 0, on a logarithmic axis.
+SHOWN_BELOW = 0.5
 # Sections of a study whose keys change the best model, which relative fitness is relative to.
 OF_THE_BEST = ("data", "features", "model", "owners")
 # Columns of what a run came to; the others say which one it was.
@@ -202,7 +205,8 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
         )
         color, dashes = LOOKS[number % len(LOOKS)]
         band = f"color-mix(in srgb, {color} 35%, var(--ground))"
-        sides = () if np.isnan(half).any() else (np.maximum(together - half, 0.0), together + half)
+        low = np.maximum(together - half, summary["together"].min() * SHOWN_BELOW)
+        sides = () if np.isnan(half).any() else (low, together + half)
         lines += [Line(name="", x=x, y=side, color=band) for side in sides]
         lines.append(Line(name=name or "together", x=x, y=together, color=color, dashes=dashes))
         if number == 0:

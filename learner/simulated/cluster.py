@@ -7,25 +7,30 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from common.errors import InputError
 from common.extras import needing_extras
-from common.texts import printable
+from common.texts import named, printable
 
 # To reach a scheduler, and once more for what it says first; also for its first worker.
 CONNECT_SECONDS = 10
 LONGEST_REASON = 200
+# How often it is looked whether a worker is left.
+LOOK_SECONDS = 10
 ENDED = (
     "each worker of the cluster that computed it ended, as where memory runs out; look into their "
     "logs, and give them more memory"
 )
 # They print tracebacks of what is told of here in a sentence.
 LOUD = ("distributed", "distributed.client", "tornado", "tornado.application")
+
+log = logging.getLogger("copriv.learner")
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,11 @@ def computed_on(
       A call's name and what a worker says that it returned, or a :class:`LostCall`.
 
     Raises:
-      InputError: No scheduler answers there, it has no worker, or it went away.
+      InputError: No scheduler answers there, it has no worker or one without that module, or it
+        went away.
     """
-    with _client(address) as client, warnings.catch_warnings():
+    with _client(address) as client, _watched(client, address), warnings.catch_warnings():
+        _refuse_bare_workers(client, work.__module__, address)
         from distributed import as_completed  # noqa: PLC0415 (an extra of its own)
 
         # It finds arrays large, and would have them sent in a way that loses them with a worker.
@@ -66,6 +73,23 @@ def computed_on(
         }
         for future in as_completed(names):  # type: ignore[no-untyped-call]
             yield names[future], _outcome(future, address)
+
+
+def _refuse_bare_workers(client: Any, module: str, address: str) -> None:
+    """Refuse workers that lack a module.
+
+    Each would end at its first call, and without any the cluster waits for ever.
+
+    Raises:
+      InputError: There are some.
+    """
+    found = client.run(find_spec, module, on_error="return")
+    bare = [each for each, said in found.items() if said is None or isinstance(said, ImportError)]
+    if bare:
+        raise InputError(
+            f"--cluster {address}: workers without copriv ({named(bare)}); install it there, in "
+            "the version that is here, or stop them"
+        )
 
 
 def _sending(client: Any) -> Callable[[Any], Any]:
@@ -142,6 +166,33 @@ def _client(address: str) -> Iterator[Any]:
                 f"with dask worker {address}"
             ) from None
         yield client
+
+
+@contextmanager
+def _watched(client: Any, address: str) -> Iterator[None]:
+    """The log says when the last worker has gone: a cluster waits for another one for ever."""
+    over = threading.Event()
+
+    def watch() -> None:
+        had = True
+        while not over.wait(LOOK_SECONDS):
+            # Where the scheduler has gone as well, calls say so.
+            with suppress(Exception):
+                has = bool(client.scheduler_info()["workers"])
+                if had and not has:
+                    log.warning(
+                        "--cluster %s: no worker is left; waiting for one, which dask worker %s "
+                        "starts",
+                        address,
+                        address,
+                    )
+                had = has
+
+    threading.Thread(target=watch, name="cluster-workers", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 @contextmanager

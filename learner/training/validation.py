@@ -159,6 +159,8 @@ def _answer_of(
     )
     if noted is not None:
         return noted
+    if trained.state is LineState.LEFT:
+        return Answer(shown=shown, missing=f"it has left the study ({trained.left})")
     is_there = trained.state is LineState.READY
     kind = LocalLine if isinstance(trained.owner, LocalShard) else OwnerLine
     answer = _ask(

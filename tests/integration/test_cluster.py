@@ -1,5 +1,6 @@
 """A sweep on a Dask cluster of this machine gives what it gives here."""
 
+import importlib
 import io
 import json
 import math
@@ -17,10 +18,11 @@ import pytest
 from clusters import local_cluster
 from free_ports import free_port
 from rich.console import Console
-from waiting import wait_until
+from waiting import comes_about, wait_until
 
 from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
+from learner.simulated.cluster import computed_on
 from learner.simulated.sweeps import Workers, run_sweep
 
 HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
@@ -190,6 +192,17 @@ def test_a_cluster_without_a_worker_is_told_of_in_a_sentence(monkeypatch):
         run_sweep(root, {"one": (4.0,)}, workers=Workers(cluster=address))
 
 
+def test_a_worker_without_copriv_is_told_of_in_a_sentence(tmp_path, monkeypatch):
+    """It would end at its first call, and the command wait for ever."""
+    (tmp_path / "only_here.py").write_text("def work():\n    return {}\n")
+    with local_cluster(1, processes=True) as address:
+        # The worker has started without it.
+        monkeypatch.syspath_prepend(tmp_path)
+        found = computed_on(address, importlib.import_module("only_here").work, {"one": ()})
+        with pytest.raises(InputError, match=r"workers without copriv \(tcp://.*; install it"):
+            next(found)
+
+
 def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
     address, begun = f"tcp://127.0.0.1:{free_port()}", tmp_path / "begun"
     with ExitStack() as stack:
@@ -211,6 +224,29 @@ def test_a_scheduler_that_goes_away_loses_nothing_that_was_computed(tmp_path):
     again = run_sweep(slow, {"quick": (None,)}, folder=tmp_path / "kept", workers=Workers(jobs=1))
     assert "process" in again.results["quick"]
     assert again.results["quick"]["process"] != os.getpid()
+
+
+def test_a_cluster_whose_last_worker_ends_is_told_of_while_it_waits(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("learner.simulated.cluster.LOOK_SECONDS", 0.2)
+    address, begun = f"tcp://127.0.0.1:{free_port()}", tmp_path / "begun"
+    said = "no worker is left; waiting for one, which dask worker tcp:"
+    with ExitStack() as stack:
+        scheduler = started(stack, "scheduler", "--port", address.rpartition(":")[2])
+        worker = started(stack, "worker", address, "--nthreads", "1", "--no-nanny")
+        wait_until(lambda: _listens(address))
+
+        def end():
+            wait_until(begun.exists)
+            worker.kill()
+            comes_about(lambda: said in caplog.text, seconds=20)
+            scheduler.kill()
+
+        ending = threading.Thread(target=end)
+        stack.callback(ending.join)
+        ending.start()
+        with pytest.raises(InputError, match="the Dask scheduler went away"):
+            run_sweep(slow, {"slow": (str(begun),)}, workers=Workers(cluster=address))
+    assert caplog.text.count(said) == 1
 
 
 def _listens(address):

@@ -602,6 +602,12 @@ def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, fas
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
 
 
+def test_an_audit_of_more_responses_than_memory_holds_is_refused():
+    result = owner_command("audit", "--trials", str(10**23))
+    assert result.returncode == 2
+    assert "is not in the range 100<=x<=10000000" in result.stderr
+
+
 def test_the_audit_shows_its_progress_in_lines_elsewhere(monkeypatch):
     def answered(folder, *, trials, on_response, **_):
         for _ in range(num_responses(trials)):

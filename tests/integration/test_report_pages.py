@@ -400,7 +400,7 @@ def test_only_what_noise_made_worse_is_called_the_cost_of_privacy(
 ):
     run = evaluated(3).model_copy(update={"relative_fitness_noiseless": silent})
     text = write_report(run_folder(tmp_path / "run", run, make_model()), run).read_text()
-    assert f"the same ticks without noise reach {silent:.3g}" in text
+    assert f"the same run without noise reaches {silent:.3g}" in text
     assert ("the rest is the cost of privacy" in text) == is_cost
     assert ("here the noise did no harm" in text) != is_cost
 

@@ -203,6 +203,27 @@ def test_an_owner_that_is_waited_for_at_the_end_is_told(start, typed, monkeypatc
     assert "owner-a to say" not in trained.stderr
 
 
+def test_an_owner_that_has_left_the_study_is_not_asked_of_its_model(
+    start, typed, monkeypatch, tmp_path
+):
+    """Its officer may have closed the study: no more is spent for that."""
+    answers = GrpcOwner.answer
+
+    def refuses(self, query):
+        if self.name == "owner-b" and not query.study_id.endswith(":validation"):
+            raise OrderError("the study is closed; enrol for a new study")
+        return answers(self, query)
+
+    monkeypatch.setattr(GrpcOwner, "answer", refuses)
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start("shown", "shown"), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert told["validation"]["owners"] == 1
+    assert told["validation_missing"]["owner-b"].startswith("it has left the study (")
+    assert spent(tmp_path, "owner-b") == [0]
+
+
 @pytest.mark.parametrize("agrees", ["shown", False], ids=["validation", "training"])
 def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
     start, typed, monkeypatch, tmp_path, agrees

@@ -325,6 +325,25 @@ def test_files_with_other_columns_are_no_table(tmp_path):
         read(tmp_path, "*.parquet")
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_tables_in_folders_of_a_folder_are_not_passed_over(tmp_path, beside):
+    """Their year would be missing without a word."""
+    stays = tmp_path / "stays"
+    for folder in ("2020/01", "2021", ".trash"):
+        (stays / folder).mkdir(parents=True)
+        (stays / folder / "a.csv").write_text("a,b\n1,2\n")
+    (stays / "notes").mkdir()
+    if beside:
+        (stays / "b.csv").write_text("a,b\n3,4\n")
+    with pytest.raises(InputError) as refused:
+        read(tmp_path, "stays")
+    assert str(refused.value) == (
+        f"{stays}: tables in folders of it are not read (2020, 2021); give {stays}/**/*.csv (or "
+        "**/*.parquet) for all of them, or take these folders out"
+    )
+    assert read(tmp_path, "stays/**/*.csv")["a"].tolist() == ["1", "1"] + ["3"] * beside
+
+
 def test_rows_of_one_file_are_shared_by_its_folder(tmp_path):
     for name in "12":
         FRAME.to_parquet(tmp_path / f"{name}.parquet")

@@ -78,6 +78,7 @@ def rates(*values):
             ["groups", "owners.clock_rate", "a, b"],
         ),
         ({"privacy": {"kappa": 0}}, ["privacy.kappa", "got 0", "greater than or equal to 1"]),
+        ({"seed": 2**53}, ["seed", "got 9007199254740992", "equal to 9007199254740991"]),
         (
             {"algorithm": {"initiative": "owner"}, "privacy": {"split": "schedule"}},
             ["privacy.split", "algorithm.initiative", "owner"],
@@ -87,6 +88,7 @@ def rates(*values):
             ["privacy.split", "algorithm.initiative", "broadcast"],
         ),
         ({"algorithm": {"initiative": "nobody"}}, ["algorithm.initiative", "nobody"]),
+        ({"algorithm": {"time_scale": 1e300}}, ["algorithm.time_scale", "got 1e+300", "31536000"]),
         ({"algorithm": {"interval": 2.0}}, ["algorithm.interval", "broadcast"]),
         (
             {"algorithm": {"initiative": "owner"}, "groups": [["a", "b"]]},

@@ -46,6 +46,17 @@ def test_half_of_an_interval_is_not_rounded_to_much_less():
     assert "0.5 ± 0.15" in told.get()
 
 
+def test_an_interval_that_reaches_down_to_0_leaves_room_for_the_curves(tmp_path):
+    # Of two seeds half is 12.7 standard errors: nearly all of the mean here.
+    found = rows(2).assign(relative_fitness=[0.5 - 0.03935, 0.5 + 0.03935] * 2)
+    summary = sweep_summary(found, ["privacy.epsilon"])
+    assert (summary["together"] - summary["half"] > 0).all()
+    assert (summary["together"] - summary["half"] < 1e-3).all()
+    page = write_sweep_page(tmp_path, "s", summary, ["privacy.epsilon"]).read_text()
+    shown = {float(number) for number in re.findall(r">([0-9.e-]+)</text>", page)}
+    assert min(shown) >= 0.01
+
+
 @pytest.mark.parametrize("count", [3, 5, 16])
 def test_no_two_curves_of_a_sweep_look_alike(tmp_path, count):
     points = [(epsilon, rounds) for rounds in range(count) for epsilon in (1.0, 2.0)]
