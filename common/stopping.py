@@ -8,6 +8,7 @@ import resource
 import select
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from common.own_files import remove_private_folder
 
 # What is under way may take so long to finish.
 GRACE_SECONDS = 5.0
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # As of other programs that write where nobody reads.
 UNREAD_STATUS = 128 + signal.SIGPIPE
 
@@ -65,12 +67,27 @@ def told_to_end() -> list[int]:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back, and for a process that is begun here until it lets it through."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Hold back what stops a command; for a process that is begun here, Ctrl-C until it takes it.
+
+    A library's thread takes a signal that only this one blocks, and Python then tells this one.
+    """
+    came: list[int] = []
+    # Python tells its main thread alone.
+    is_told = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in STOPPING if is_told}
+    # Who ignores a signal, as in the background, has processes that do.
+    held = {number: handler for number, handler in before.items() if callable(handler)}
+    for each in held:
+        signal.signal(each, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for each, handler in held.items():
+            signal.signal(each, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def end_now(status: int) -> NoReturn:
@@ -100,7 +117,7 @@ class Stop:
         who could see the request.
         """
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in STOPPING:
             # Who typed nohup means to outlive the terminal.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)

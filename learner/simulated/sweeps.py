@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -182,14 +183,19 @@ def _computed_here(
         # They end with this process. A terminal's Ctrl-C is theirs, too, and those that begin would
         # take it for an error. What Python's own tracker holds back it lets through for all.
         resource_tracker.ensure_running()
-        with interrupts_held():
-            found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
-                n_jobs=jobs, return_as="generator_unordered"
-            )(calls)
+        found: Any = None
         try:
+            with interrupts_held():
+                found = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls)
             yield from found
         except BrokenExecutor:
             raise InputError(ENDED) from None
+        except KeyboardInterrupt as stopped:
+            # What was begun and is not waited for would be waited for at this process's end.
+            if found is not None:
+                with suppress(KeyboardInterrupt), _quiet_threads():
+                    found.throw(stopped)
+            raise
 
 
 def _computed_there(
@@ -218,6 +224,16 @@ def _checked(said: Any, read: Callable[[Any], Result]) -> Result | Failure:
         return read(json.loads(json.dumps(result)))
     except Exception:  # whatever another program makes of the work
         return Failure(error=OTHER_VERSION, trace=traceback.format_exc())
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """A thread of joblib's that has just begun may fail over what is taken from it."""
+    before, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager

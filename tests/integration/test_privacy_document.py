@@ -20,6 +20,7 @@ NO_ATTACKS = (
     "listening.py",
     "lone_owner.py",
     "make_golden.py",
+    "maps.py",
     "mortal_owner.py",
     "postgres.py",
     "trajectories.py",
