@@ -268,6 +268,32 @@ def test_ctrl_c_while_processes_begin_is_one_sentence(study, tmp_path, command):
     ]
 
 
+SLOW = """
+import time
+from pathlib import Path
+from learner.simulated.sweeps import Workers, run_sweep
+def slow(place):
+    time.sleep(1)
+    Path(place).touch()
+    return {}
+run_sweep(slow, {str(i): (str(i),) for i in range(8)}, workers=Workers(jobs=2))
+"""
+
+
+def test_who_stops_while_processes_begin_waits_for_nothing_that_they_compute(tmp_path):
+    program = subprocess.Popen(
+        [sys.executable, "-c", SLOW], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    with program:
+        wait_until(lambda: _begun_of(program.pid))
+        program.send_signal(signal.SIGINT)
+        said = program.stderr.read()
+    assert program.returncode == -signal.SIGINT
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert "in thread" not in said
+    assert not list(tmp_path.iterdir())
+
+
 def _begun_of(process):
     """The processes that a command computes with."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()

@@ -78,7 +78,7 @@ class Outcome:
 
 # --- owners that lie ---------------------------------------------------------------------------
 
-# From what a message of the learner asks for and the honest messages to what is sent.
+# Each takes what a message of the learner asks for and the honest messages: what is sent instead.
 
 
 def honest(kind, messages):
@@ -309,7 +309,7 @@ def attack_learner(world, name, *, alone, folder):
 
 # --- learners that lie -------------------------------------------------------------------------
 
-# What a learner sends on one stream; it may read what the owner sends.
+# Each makes what a learner sends on one stream; that may read what the owner sends.
 
 
 def sends(*messages, then="waits"):
