@@ -22,8 +22,8 @@ def check_sqlite(path: Path) -> None:
     """Refuse a SQLite file that is a link, or whose rollback journal names another file.
 
     Whoever opens a database to write first undoes what its journal says. Where that ends in the
-    name of a file, as of a transaction over several databases, SQLite then deletes that file. What
-    this program writes is one database each, and ends so never.
+    name of a file, as of a transaction over several databases, SQLite before 3.53.3 then deletes
+    that file. What this program writes is one database each, and ends so never.
 
     Args:
       path: The database, which is about to be opened to be written; where a link to it is meant,

@@ -61,6 +61,10 @@ _POINTS = re.compile(
 )
 
 
+class _BackslashesError(ValueError):
+    """A text has more of them than Python's reader is given."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The table of a TOML file.
 
@@ -86,7 +90,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: lists or tables are nested too deeply; write fewer levels"
         ) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, _BackslashesError) as error:
         raise InputError(f"{path}: {_why_not(path, text, error)}") from None
     except ValueError:
         raise InputError(
@@ -105,7 +109,7 @@ def parsed(text: str) -> dict[str, Any]:
     {'privacy': {'epsilon': 1}}
     """
     if text.count("\\") > MOST_BACKSLASHES:
-        raise tomllib.TOMLDecodeError(f"more than {MOST_BACKSLASHES:,} backslashes")
+        raise _BackslashesError(f"more than {MOST_BACKSLASHES:,} backslashes")
     if any(found["key"] for found in _POINTS.finditer(text)):
         raise RecursionError
     table = tomllib.loads(text)
