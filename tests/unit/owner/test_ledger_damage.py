@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ledgers import charge, enroll, open_ledger
 
+from common.trials import fork
 from owner.ledger import Ledger
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, schema_version
@@ -290,7 +291,7 @@ def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(path
 
 def test_a_ledger_that_is_refused_is_left_as_it_is(path):
     """Its log included, though SQLite would move it into the ledger and delete it."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         ledger = open_ledger(path)
         enroll(ledger)

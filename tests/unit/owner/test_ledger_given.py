@@ -14,6 +14,7 @@ import pytest
 from ledgers import charge, digest, open_ledger, response
 
 from common.errors import OrderError
+from common.trials import fork
 from owner import ledger_given
 from owner.ledger_ahead import Charged
 from owner.ledger_charges import Charges
@@ -460,7 +461,7 @@ def killed(*_):
 def killed_after(path, *lives):
     """Lives of an owner, each of which ends by a kill."""
     for life in lives:
-        child = os.fork()
+        child = fork()
         if child == 0:
             try:
                 life(open_ledger(path))
