@@ -177,11 +177,12 @@ def test_an_owner_that_attaches_tries_a_full_disk_while_nobody_asks(owner_folder
                     owner.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
 
             size = path.with_name("ledger.sqlite-wal").stat().st_size
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size + 100, -1))
+            any_size = resource.RLIM_INFINITY
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size + 100, any_size))
             with pytest.raises(OwnerFailedError, match=FAILED):
                 ask()
             told = scrape(port)["copriv_ledger_works"]
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (-1, -1))
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (any_size, any_size))
             wait_until(lambda: scrape(port)["copriv_ledger_works"] == 1)
         finally:
             process.terminate()

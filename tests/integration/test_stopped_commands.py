@@ -676,6 +676,8 @@ def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_aga
     assert (out / "study.toml").is_file()
 
 
+# Python 3.12 and later warn of locks, of which a child that only begins a program needs none.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.parametrize("key", [b"\x03", b"\x04"], ids=["ctrl-c", "ctrl-d"])
 def test_a_question_that_is_not_answered_ends_on_a_line_of_its_own(key, tmp_path):
     """ "copriv: stopped" stood behind the question."""

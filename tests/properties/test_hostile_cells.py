@@ -228,8 +228,8 @@ OBJECTS = [
     *(dt.date.max, dt.datetime.min, dt.time.max, dt.timedelta.max, dt.datetime(2011, 12, 1)),
     *(
         np.datetime64(2**62, "s"),
-        np.datetime64("NaT"),
-        np.timedelta64("NaT"),
+        np.datetime64("NaT", "s"),
+        np.timedelta64("NaT", "s"),
         np.datetime64(9, "Y"),
     ),
     *(
