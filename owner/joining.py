@@ -91,7 +91,8 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
     asked, feature_map = invited.invitation, invited.feature_map
     yield (
         f"study {asked.study} of {learner_words(asked.learner)} invites {asked.owner}: epsilon "
-        f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
+        f"{in_short(asked.epsilon)}, {asked.loss} loss, no coefficient beyond "
+        f"{asked.theta_max:g}, to {asked.way} at {asked.address}"
     )
     yield f"epsilon {in_short(asked.epsilon)}: {epsilon_in_words(asked.epsilon)}"
     yield (
