@@ -11,8 +11,9 @@ from common.config import PROMISED
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.ground import Ground
 from learner.planning.public_side import PublicSide
+from learner.planning.roles import with_own_rate
 from learner.planning.sections import AUTO, LearnerSettings, with_profile_defaults
-from learner.planning.settings import StudySettings, with_own_rate
+from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way
 from learner.simulated.groups import PublicGroups
 
