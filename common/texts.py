@@ -16,6 +16,8 @@ MOST_WRITTEN_OUT = 1e9
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
 LONGEST_NAME = 60
+# A name of up to 64 letters is whole.
+LONGEST_PARTY = 80
 # A value among several of a sentence.
 LONGEST_VALUE = 40
 # A sentence of several names and values, each of them short.
@@ -49,6 +51,11 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     whole = "" if text is None else str(text)
     cut = whole if len(whole) <= longest else whole[: longest - 3] + "..."
     return "".join(c if c.isprintable() else " " for c in cut)
+
+
+def claimed(text: object) -> str:
+    """What another party says that it is called, or runs: one line that is short and printable."""
+    return printable(text, LONGEST_PARTY)
 
 
 def any_of(words: Sequence[str]) -> str:
