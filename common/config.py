@@ -44,6 +44,8 @@ Overrides = Mapping[str, object] | Sequence[str]  # by dotted keys, or typed KEY
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
+# Sums of what studies ask for stay short enough to compute and to print.
+LARGEST_EPSILON_PART = 10**18
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>[!-~]{1,255}):(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
@@ -132,6 +134,15 @@ def parse_epsilon(value: object) -> Fraction:
     if max(epsilon.numerator, epsilon.denominator) >= 10**LARGEST_DIGITS:
         raise ValueError(shorter)
     return epsilon
+
+
+def is_short(epsilon: Fraction) -> bool:
+    """Whether a study may ask an owner for this epsilon: 18 digits above and below at the most.
+
+    >>> is_short(Fraction(1, 3)), is_short(Fraction(1, 10**19))
+    (True, False)
+    """
+    return max(epsilon.numerator, epsilon.denominator) <= LARGEST_EPSILON_PART
 
 
 Epsilon = Annotated[

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import VALIDATION_SHARE, Overrides, Positive, Seed, Settings, load_settings
+from common.config import (
+    VALIDATION_SHARE,
+    Overrides,
+    Positive,
+    Seed,
+    Settings,
+    is_short,
+    load_settings,
+)
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
 from common.files import real_path
@@ -181,6 +189,19 @@ class StudySettings(Settings):
             if twice := repeated(given):
                 raise ValueError(
                     f"owners: the {what} {min(twice)!r} is given twice; give each owner its own"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _owners_take_the_epsilons(self) -> StudySettings:
+        """Of none, nor of its part for training or validation, an owner refuses the digits."""
+        share = self.privacy.validation
+        for epsilon in {self.promised(entry) for entry in self.owners}:
+            if not all(map(is_short, (epsilon, epsilon * share, epsilon * (1 - share)))):
+                raise ValueError(
+                    f"epsilon {epsilon} with privacy.validation = {share}: owners refuse an "
+                    "epsilon, for training or validation, of more than 18 digits above or below; "
+                    "write fewer digits"
                 )
         return self
 
