@@ -26,8 +26,8 @@ def half_width(scales: Sequence[float] | Vector, deviation: float) -> float:
     .. math:: P(|S| \le x) = \frac2\pi \int_0^\infty \frac{\sin tx}{t}\,
               e^{-t^2\sigma^2/2} \prod_j \frac1{1 + b_j^2t^2}\, dt
 
-    >>> round(half_width([1.0], 0.0), 3), round(half_width([], 1.0), 3)
-    (2.996, 1.96)
+    >>> round(half_width([1.0], 0.0), 3), round(half_width([], 1.0), 3), half_width([], 0.0)
+    (2.996, 1.96, 0.0)
 
     References: Gil-Pelaez (1951).
     """
