@@ -53,6 +53,11 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     return "".join(c if c.isprintable() else " " for c in cut)
 
 
+def brief(name: object) -> str:
+    """A column's name, or a cell, short and printable, so that there is room for what is said."""
+    return printable(name, LONGEST_NAME)
+
+
 def claimed(text: object) -> str:
     """What another party says that it is called, or runs: one line that is short and printable."""
     return printable(text, LONGEST_PARTY)
@@ -83,7 +88,7 @@ def named(names: Sequence[str], most: int = 5) -> str:
     >>> named(["age", "a" * 1000, "sex"], most=2)[:10], named(["age", "sex"], most=1)
     ('age, aaaaa', 'age and 1 more')
     """
-    return first_few([printable(name, LONGEST_NAME) for name in names], most)
+    return first_few([brief(name) for name in names], most)
 
 
 def number_hint(typed: str) -> str:

@@ -28,7 +28,7 @@ from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words, in_short
 from common.tables import read_table
-from common.texts import LONGEST_NAME, counted, exact_text, named, printable
+from common.texts import brief, counted, exact_text, named
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
 from common.typed_tables import place_below
@@ -84,11 +84,11 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
     yield f"epsilon {in_short(asked.epsilon)}: {epsilon_in_words(asked.epsilon)}"
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(feature_map.num_features, 'feature')}, "
-        f"target {printable(feature_map.target_name, LONGEST_NAME)}"
+        f"target {brief(feature_map.target_name)}"
         f"{taken_for_none(feature_map.target.missing)}"
     )
     for rule in feature_map.columns:
-        name = printable(rule.name, LONGEST_NAME)
+        name = brief(rule.name)
         yield f"  {name}: {_meaning(rule)}{taken_for_none(rule.missing)}"
 
 
@@ -182,7 +182,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     if missing:
         needed = invited.feature_map.columns_needed
         names = [str(name) for name in raw.columns if name not in needed]
-        shown = [printable(name, LONGEST_NAME) for name in missing]
+        shown = [brief(name) for name in missing]
         sentences = "; ".join(with_hints(shown, names))
         others = f"; its other columns are {named(names, NAMED)}" if names else ""
         raise InputError(

@@ -20,7 +20,7 @@ from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.releases import VALIDATION, release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
-from common.texts import LONGEST_NAME, counted, printable
+from common.texts import brief, counted
 from common.tls import TlsSettings
 from owner.offers import OfferSettings
 from owner.stored import Storage
@@ -375,7 +375,7 @@ def check_learner(policy: Policy, learner: str) -> None:
     served = {*policy.learners, *policy.tokens}
     if served and learner not in served:
         # Whoever asks knows its name; the owner's officer reads in the log who it was.
-        name = printable(repr(learner), LONGEST_NAME)
+        name = brief(repr(learner))
         raise PolicyError(
             f"this owner does not serve this learner, {name}; ask it to add that name"
         )
