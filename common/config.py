@@ -151,6 +151,7 @@ Epsilon = Annotated[
     PlainSerializer(str, return_type=str),
 ]
 Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 # The journal, and whoever reads a summary as JSON, hold whole numbers up to here.
 Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]
 

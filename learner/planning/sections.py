@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings, names_ticks
+from common.config import Address, Epsilon, LossName, Positive, Settings, Share, names_ticks
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.places import SecretPlace
@@ -291,7 +291,7 @@ class OwnerEntry(Settings):
     epsilon: Epsilon | None = None
     token: SecretPlace | None = None
     clock_rate: Positive = 1.0
-    listening: Annotated[float, Field(gt=0, le=1)] = 1.0
+    listening: Share = 1.0
 
 
 class LearnerSettings(Settings):

@@ -16,6 +16,7 @@ from common.config import (
     Positive,
     Seed,
     Settings,
+    Share,
     is_short,
     load_settings,
 )
@@ -42,8 +43,6 @@ from learner.planning.sections import (
     not_its_key,
     with_profile_defaults,
 )
-
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class ForecastSettings(Settings):
