@@ -16,6 +16,7 @@ from common.places import SecretPlace
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
+from learner.algorithms.asynchronous import Rule
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
 from learner.planning.privacy_settings import AMOUNT, or_auto
 
@@ -167,7 +168,7 @@ class AlgorithmSettings(Settings):
     rho: Positive | None = None
     initial_step: Positive | None = None
     step: Literal["auto"] | None = None
-    rule: Literal["printed", "corrected"] | None = None
+    rule: Rule | None = None
     average: Literal["last", "tail"] = "last"
     time_scale: Annotated[float, Field(ge=0, le=LONGEST_DEADLINE)] = 0.0
     initiative: Initiative = "learner"
