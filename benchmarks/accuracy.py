@@ -196,8 +196,9 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
     proposal = propose(settings, family.feature_map, decision, seed=case.seed)
     rng = np.random.default_rng(case.seed)
     sizes = np.array(case.num_records, dtype=np.float64)
-    worlds = deal(groups, sizes, known=known, rng=rng)
-    predicted = forecast(proposal, groups, worlds, rng=rng)
+    asked = settings.forecast
+    worlds = deal(groups, sizes, known=known, worlds=asked.worlds, rng=rng)
+    predicted = forecast(proposal, groups, worlds, runs=asked.runs, rng=rng)
     world = World.of(records_of(family, case), PROBLEM)
 
     def measured(which: Proposal) -> Vector:

@@ -22,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 from unittest import mock
 
 import duckdb
@@ -118,19 +119,20 @@ def write_many_owners(folder: Path) -> dict[str, TableSource]:
     lite.executemany(f"insert into t values ({marks})", zip(*mixed.to_pydict().values()))  # noqa: S608, B905
     lite.commit()
     lite.close()
-    number, name = {"owner": OWN}, {"name": f"owner-{OWN:03}"}
+    number, name = {"where": {"owner": OWN}}, {"where": {"name": f"owner-{OWN:03}"}}
     rows = f"{OWN * OWN_RECORDS}:{(OWN + 1) * OWN_RECORDS}"
     query = "select * from t"
-    return {
-        "Parquet, a group for each owner": TableSource(path="sorted.parquet", where=number),
-        "the same, by a name": TableSource(path="sorted.parquet", where=name),
-        "the same, by rows": TableSource(path="sorted.parquet", rows=rows),
-        "Parquet, groups of 16,384": TableSource(path="large.parquet", where=number),
-        "Parquet, one group": TableSource(path="one.parquet", where=number),
-        "DuckDB, unsorted": TableSource(path="t.duckdb", query=query, where=number),
-        "the same, by the name": TableSource(path="t.duckdb", query=query, where=name),
-        "SQLite, unsorted": TableSource(path="t.sqlite", query=query, where=number),
+    sources: dict[str, dict[str, Any]] = {
+        "Parquet, a group for each owner": {"path": "sorted.parquet", **number},
+        "the same, by a name": {"path": "sorted.parquet", **name},
+        "the same, by rows": {"path": "sorted.parquet", "rows": rows},
+        "Parquet, groups of 16,384": {"path": "large.parquet", **number},
+        "Parquet, one group": {"path": "one.parquet", **number},
+        "DuckDB, unsorted": {"path": "t.duckdb", "query": query, **number},
+        "the same, by the name": {"path": "t.duckdb", "query": query, **name},
+        "SQLite, unsorted": {"path": "t.sqlite", "query": query, **number},
     }
+    return {title: TableSource(**source) for title, source in sources.items()}
 
 
 def milliseconds(folder: Path, source: TableSource) -> float:

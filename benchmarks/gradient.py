@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -75,9 +76,7 @@ def gradients(records: Records) -> dict[str, Work]:
             if clip is None and loss.is_quadratic:
                 continue
             title = name if clip is None else f"{name}, clipped"
-            work[title] = lambda loss=loss, clip=clip: mean_gradient(
-                shard, theta, loss=loss, clip=clip, compiled=True
-            )
+            work[title] = partial(mean_gradient, shard, theta, loss=loss, clip=clip, compiled=True)
     return work
 
 
@@ -169,7 +168,8 @@ def import_cost() -> tuple[float, float]:
 def float32_ratio(turns: int) -> tuple[float, float]:
     """The logistic gradient of records stored in float32 over the same in float64: time, bytes."""
     records = made(LARGE)
-    small = Records(features=stored_float32(records.features), targets=records.targets)
+    features: Any = stored_float32(records.features)
+    small = Records(features=features, targets=records.targets)
     work = {
         "float64": gradients(records)["logistic"],
         "float32": gradients(small)["logistic"],
@@ -184,10 +184,10 @@ def main() -> None:
     for shape in (LARGE, SMALL):
         times = measured(shape, turns)
         print(f"{shape[0]:,} x {shape[1]}, one thread, medians of {turns} turns")
-        for name, took in times.items():
+        for name, taken in times.items():
             beside = "blas" if name in ("blas", "moments") else "stream"
             speed = ratio(times, beside, name)
-            print(f"  {name:20} {1e3 * statistics.median(took):9.2f} ms  {speed:6.1%} of {beside}")
+            print(f"  {name:20} {1e3 * statistics.median(taken):9.2f} ms  {speed:6.1%} of {beside}")
     for shape in (FEW, SMALL, LARGE):
         one, two = by_threads(shape, 10 * turns).values()
         print(f"{shape[0]:,} x {shape[1]:,}, clipped: {1e3 * one:.2f} ms by one thread, ", end="")

@@ -224,11 +224,12 @@ def main() -> None:
     """Print a table for each study, and what it would save."""
     asked_ahead()
     on_paper()
-    for num_owners, overrides in (
+    kinds: tuple[tuple[int, tuple[str, ...]], ...] = (
         (3, ()),
         (3, ("algorithm.horizon=500",)),
         (30, ("algorithm.horizon=500",)),
-    ):
+    )
+    for num_owners, overrides in kinds:
         run, world, T = study(num_owners, *overrides)
         check(run)
         said = ", ".join(one.partition(".")[2] for one in overrides[1:]) or "epsilon=10"

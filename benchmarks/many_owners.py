@@ -48,7 +48,7 @@ class Learner:
             regulariser=Regulariser(coefficient=1e-3),
             rho=1.0,
             horizon=10**6,
-            frequency=np.random.default_rng(1).poisson(3.0, num_owners) + 1.0,
+            frequency=1.0 + np.random.default_rng(1).poisson(3.0, num_owners).astype(np.float64),
             tail_average=True,
         )
         self._state = self._algorithm.initial_state()

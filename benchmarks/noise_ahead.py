@@ -13,11 +13,13 @@ import argparse
 import tempfile
 import time
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from common.arrays import Units
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.privacy import NoisePlan
@@ -40,8 +42,9 @@ class DrawnWhenAsked(DrawnAhead):
     def __init__(self, plan: NoisePlan) -> None:
         self._source = SecureNoise(plan)
 
-    def take(self) -> np.ndarray:
-        return self._source.draw(1)[0]
+    def take(self) -> Units:
+        noise: Units = self._source.draw(1)[0]
+        return noise
 
     def wait(self) -> None:
         return
@@ -52,14 +55,14 @@ class DrawnWhenAsked(DrawnAhead):
 
 def wide_map(features: int) -> FeatureMap:
     """A map of this many numeric columns."""
-    rule = {"kind": "number", "fill": 0.0, "low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}
+    number = partial(ColumnRule, kind="number", fill=0.0, low=-1.0, high=1.0, center=0.0, scale=1.0)
     return FeatureMap(
         source="benchmark",
         num_public_records=1,
         target=TargetRule(name="y", bound=1.0, fill=0.0),
         intercept=False,
         bounds=(1.0,) * features,
-        columns=tuple(ColumnRule(name=f"x{j}", **rule) for j in range(features)),
+        columns=tuple(number(name=f"x{j}") for j in range(features)),
     )
 
 

@@ -66,9 +66,9 @@ def drawn(data: Path, kind: str, rng: np.random.Generator) -> Case:
     """A study of a kind."""
     name = rng.choice(list(FILES))
     whole = table_of(data / FILES[name])
-    distinct = whole.nunique()
+    distinct = whole.nunique().to_dict()
     # A number of its own for each row is a name.
-    numbers = [c for c in whole.select_dtypes("number") if MANY <= distinct[c] < len(whole)]
+    numbers = [str(c) for c in whole.select_dtypes("number") if MANY <= distinct[c] < len(whole)]
     if len(numbers) < 2:
         raise InputError(f"{name} has fewer than two columns of many numbers")
     target, order = rng.permutation(numbers)[:2]

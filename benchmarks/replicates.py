@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
 
+from common.arrays import Vector
 from common.losses import Regulariser
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.synchronous import SynchronousAverage
@@ -23,7 +26,7 @@ from learner.simulated.replicates import (
     run_replicates,
 )
 from learner.simulated.rounds import run_rounds
-from learner.simulated.schedules import Attendance, draw_schedule
+from learner.simulated.schedules import Attendance, Split, draw_schedule
 
 N, P, T = 3, 10, 1000
 REPLICATES = 1000
@@ -80,11 +83,12 @@ def main() -> None:
     rng = np.random.default_rng(1)
     _, moments = _study(rng)
     print(f"N = {N}, p = {P}, T = {T}, {REPLICATES} replicates, median of {REPEATS}")
-    for split, tail, away in (
+    kinds: tuple[tuple[Split, bool, Vector | None], ...] = (
         ("horizon", False, None),
         ("schedule", True, None),
         ("schedule", True, np.full(N, 0.8)),
-    ):
+    )
+    for split, tail, away in kinds:
         attendance = Attendance(availability=away)
         algorithm = Asynchronous(rho=1e-3, tail_average=tail, **COMMON)
         schedule = draw_schedule(
@@ -95,13 +99,18 @@ def main() -> None:
             attendance=attendance,
             rng=rng,
         )
-        noise = laplace_noise(schedule.promised * 1e-3, num_features=P, rng=rng)
+        scales = (schedule.promised * 1e-3).astype(np.float64)
+        noise = laplace_noise(scales, num_features=P, rng=rng)
         words = [split, *(["tail"] if tail else []), *(["dropouts"] if away is not None else [])]
         name = f"asynchronous, {', '.join(words)}"
         tell(
             name,
-            lambda algorithm=algorithm, slots=schedule.slots, noise=noise: run_replicates(
-                algorithm, slots, gradients=moment_gradients(moments), noise=noise
+            partial(
+                run_replicates,
+                algorithm,
+                schedule.slots,
+                gradients=moment_gradients(moments),
+                noise=noise,
             ),
         )
     average = SynchronousAverage(initial_step=0.1, **COMMON)
@@ -114,7 +123,7 @@ def main() -> None:
     )
 
 
-def tell(name: str, work: object) -> None:
+def tell(name: str, work: Callable[[], object]) -> None:
     """Time it."""
     rates = []
     for _ in range(REPEATS):

@@ -54,7 +54,7 @@ from learner.training.line import OwnerLine
 from learner.training.pace import Pace
 from learner.training.runner import Applied, run
 
-NAMES = ("owner-a", "owner-b", "owner-c")
+NAMES: tuple[str, ...] = ("owner-a", "owner-b", "owner-c")
 OWNER = [sys.executable, "-m", "owner.cli"]
 # Block of the ledger, and how many owners may be asked at the same time.
 MODES = {
@@ -348,7 +348,8 @@ def _echo(folder: Path, floor: str, num_features: int, identity: Identity | None
     with _process([sys.executable, __file__, "--serve", database, certs]) as line:
         channel = open_channel(f"127.0.0.1:{int(line)}", identity, size_options())
         queries: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        call = channel.stream_stream(f"/{SERVICE}/Echo")(iter(queries.get, None))
+        method: Any = channel.stream_stream(f"/{SERVICE}/Echo")
+        call = method(iter(queries.get, None))
         content = np.random.default_rng(0).normal(size=num_features).tobytes()
 
         def ask(size: int) -> float:
@@ -374,7 +375,8 @@ def serve(database: str, certs: str) -> None:
             yield content
 
     server = grpc.server(ThreadPoolExecutor(4), options=size_options())
-    handlers = {"Echo": grpc.stream_stream_rpc_method_handler(echo)}
+    echoing: Any = grpc.stream_stream_rpc_method_handler(echo)
+    handlers = {"Echo": echoing}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     identity = None if certs == "-" else _identity(Path(certs), "echo", "server")
     port = bind(server, "echo", "127.0.0.1:0", identity)

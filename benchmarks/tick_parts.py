@@ -85,10 +85,12 @@ def serve(log: Path, arguments: list[str]) -> None:
         ledger_held,
     )
 
-    read = calls.Calls._next
+    asked: Any = calls.Calls
+    held: Any = ledger_held
+    read, whole = asked._next, held.transaction
 
     async def read_next(*arguments: Any) -> bytes | None:
-        content = await read(*arguments)
+        content: bytes | None = await read(*arguments)
         note("read")
         return content
 
@@ -99,9 +101,7 @@ def serve(log: Path, arguments: list[str]) -> None:
             note("commit")
         note("committed")
 
-    whole = ledger_held.transaction
-    calls.Calls._next = read_next
-    ledger_held.transaction = transaction
+    asked._next, held.transaction = read_next, transaction
     watch(answering, "exact_answer", "gradient", "exact")
     watch(ledger.Ledger, "charge", "charge", "charged")
     watch(ledger_given.GivenLog, "give", "note")

@@ -162,7 +162,7 @@ class _Grid:
             "theta_max": case.theta_max,
             "regulariser": case.problem.regulariser,
         }
-        one = common if kind == "published" else {**common, "weights": np.ones(1)}
+        one: dict[str, Any] = common if kind == "published" else {**common, "weights": np.ones(1)}
         unit = Asynchronous(rho=1.0, horizon=1, **one)
         limit = largest_stable_step(unit, case.public, loss=case.problem.loss)
         return cls(case, common, limit * STEPS)

@@ -25,9 +25,10 @@ def decision_seconds(num_features: int) -> float:
     """Seconds in which a study of three owners that leaves all open is decided."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        command = [sys.executable, "-m", "learner.cli", "simulate", _study(folder, num_features)]
+        study = str(_study(folder, num_features))
+        command = [sys.executable, "-m", "learner.cli", "simulate", study]
         told = subprocess.run(
-            [*command, "--in-memory", "--yes", "--out", folder / "run"],
+            [*command, "--in-memory", "--yes", "--out", str(folder / "run")],
             check=True,
             capture_output=True,
             text=True,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from common.arrays import Flags
 from common.cells import holds_numbers
 from common.pushdown import Extent
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 
 BATCH_ROWS = 2**17
 PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -269,7 +269,7 @@ def _check_zone(field: pa.Field) -> None:
     try:
         pa.array([], field.type).to_pandas()
     except Exception:
-        name, zone = (printable(text, LONGEST_NAME) for text in (field.name, field.type.tz))
+        name, zone = (brief(text) for text in (field.name, field.type.tz))
         raise ValueError(
             f"the times of column {name!r} are of the zone {zone!r}, which is not known here as "
             "UTC and Europe/Berlin are"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from common.errors import InputError
-from common.texts import printable
+from common.texts import claimed
 from common.tls import Identity, Peer, role_named
 
 # What bytes that are not what was written can raise on their way through X.509.
@@ -131,7 +131,7 @@ def check_own_name(identity: Identity, *, name: str) -> None:
     if found.name != name:
         raise InputError(
             f"tls.certificate: {identity.paths.certificate} is that of "
-            f"{printable(found.name, 80)!r}, and this owner's name is {name!r}; give it the files "
+            f"{claimed(found.name)!r}, and this owner's name is {name!r}; give it the files "
             "that were made for that name, or set its name right"
         )
 

@@ -44,6 +44,8 @@ Overrides = Mapping[str, object] | Sequence[str]  # by dotted keys, or typed KEY
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
+# Sums of what studies ask for stay short enough to compute and to print.
+LARGEST_EPSILON_PART = 10**18
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>[!-~]{1,255}):(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
@@ -134,12 +136,22 @@ def parse_epsilon(value: object) -> Fraction:
     return epsilon
 
 
+def is_short(epsilon: Fraction) -> bool:
+    """Whether a study may ask an owner for this epsilon: 18 digits above and below at the most.
+
+    >>> is_short(Fraction(1, 3)), is_short(Fraction(1, 10**19))
+    (True, False)
+    """
+    return max(epsilon.numerator, epsilon.denominator) <= LARGEST_EPSILON_PART
+
+
 Epsilon = Annotated[
     Fraction,
     BeforeValidator(parse_epsilon, json_schema_input_type=float | str),
     PlainSerializer(str, return_type=str),
 ]
 Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 # The journal, and whoever reads a summary as JSON, hold whole numbers up to here.
 Seed = Annotated[int, Field(ge=0, le=2**53 - 1)]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from common.columns import category_key
-from common.config import Positive, Settings
+from common.config import Positive, Settings, Share
 from common.fitting import MOST_CATEGORIES, MOST_MISSING, CategoryOrder, NoValues
 from common.places import Place
 from common.tables import TableSource
@@ -102,7 +102,7 @@ class FeatureSettings(Settings):
     components: Annotated[int, Field(ge=1)] | None = None
     whiten: bool = False
     coverage: Annotated[float, Field(gt=0.5, le=1)] = 0.99
-    l1_coverage: Annotated[float, Field(gt=0, le=1)] = 0.9
+    l1_coverage: Share = 0.9
     l1_radius: Positive | None = None
     category_order: CategoryOrder = "target"
     max_categories: Annotated[int, Field(ge=2)] = MOST_CATEGORIES

@@ -28,7 +28,7 @@ from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
 from common.number_marks import MOSTLY, has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 
 PLAINLY = "if they are amounts, write them plainly and in one unit, such as -1234"
 
@@ -92,7 +92,7 @@ class Column:
     @property
     def shown(self) -> str:
         """Its name as sentences have it; one of blanks in quotes."""
-        return printable(self.name if self.name.strip() else repr(self.name), LONGEST_NAME)
+        return brief(self.name if self.name.strip() else repr(self.name))
 
     @property
     def kind_shown(self) -> str:
@@ -293,7 +293,7 @@ def _column(name: str, cells: pd.Series) -> Column:
         is_nested = cells.map(holds_several).any()
         return Column(name, "empty", 0, missing, coded, is_nested=bool(is_nested))
     known = [key for key in keys if key is not None]
-    unsure = printable(unsure_date(known), LONGEST_NAME)
+    unsure = brief(unsure_date(known))
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         is_date = read[0] == "date"
@@ -304,10 +304,10 @@ def _column(name: str, cells: pd.Series) -> Column:
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
-    comma = printable(comma, LONGEST_NAME)
-    worded = printable(unread_number(known), LONGEST_NAME)
+    comma = brief(comma)
+    worded = brief(unread_number(known))
     odd = "" if unsure or comma or worded else _odd_one(cells, positions, keys)
-    odd = printable(odd, LONGEST_NAME)
+    odd = brief(odd)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, odd, alike)
 
 
@@ -328,7 +328,7 @@ def _bounds(cells: pd.Series) -> str:
         sign = _BOUND.search(text)
         if sign is not None and not math.isnan(parse_number(text)):
             kinds.setdefault(sign[0].strip(), text)
-    shown = " and ".join(repr(printable(text, LONGEST_NAME)) for text in kinds.values())
+    shown = " and ".join(repr(brief(text)) for text in kinds.values())
     read = " and ".join(f"{parse_number(text):g}" for text in kinds.values())
     cure = "leave them so, or write other numbers"
     return f"cells such as {shown} count as {read}; {cure}" if kinds else ""

@@ -216,13 +216,9 @@ def memory_finding(needed: int, source: TableSource) -> Finding:
     return passes("memory", words)
 
 
-def reading_finding(kept: str) -> Finding:
-    """Whether enough memory is left to read a table that is not held.
-
-    Args:
-      kept: What is done with its records.
-    """
-    left = available_bytes()
+def reading_finding() -> Finding:
+    """Whether enough memory is left to read a table that is not held."""
+    kept, left = "records stay where they are, shards are kept on the disk", available_bytes()
     if left is None or left >= READING_BYTES:
         return passes("memory", kept)
     return unchecked(

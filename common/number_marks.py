@@ -20,7 +20,7 @@ from common.fitting import READABLE_SHARE
 from common.parquet_files import ParquetFile
 from common.quote_marks import swallowed_notes, undecoded_notes
 from common.tables import TableSource, open_source, read_table
-from common.texts import LONGEST_NAME, named, printable
+from common.texts import LONGEST_NAME, brief, named
 
 # What to do where a comma is the decimal mark: of a table that is read, and of a data frame.
 SAY_SO = 'say so with decimal = "," (--decimal ,)'
@@ -181,11 +181,10 @@ def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
         if len(beside) < 2 or not _nearly_all(_is_read, texts):
             continue
         cells = list(beside.values())[:2]
-        shown = " and ".join(repr(printable(cell, LONGEST_NAME)) for cell in cells)
+        shown = " and ".join(repr(brief(cell)) for cell in cells)
         read = " and ".join(f"{parse_number(cell):g}" for cell in cells)
         notes.append(
-            f"{printable(name, LONGEST_NAME)}: cells such as {shown} are read as {read}; write all "
-            "in one unit"
+            f"{brief(name)}: cells such as {shown} are read as {read}; write all in one unit"
         )
     return notes
 
@@ -252,7 +251,7 @@ def _point_notes(
     if not grouped or any(_has_decimal_points(texts) for texts in others):
         return []
     cells = (t for texts in grouped.values() for t in texts if _THOUSANDS.fullmatch(t))
-    example = printable(next(cells), LONGEST_NAME)
+    example = brief(next(cells))
     return [
         f"{named(list(grouped))}: cells such as {example} are read as decimals; if the point "
         f"groups thousands, {cure}"
@@ -291,7 +290,7 @@ def _comma_notes(columns: Mapping[str, Sequence[str]], *, cure: str) -> list[str
     if not sure:
         return []
     cells = (t for texts in sure.values() for t in texts if _is_decimal_comma(t))
-    example = printable(next(cells), LONGEST_NAME)
+    example = brief(next(cells))
     return [f"{named(list(sure))}: cells such as {example} have a decimal comma; {cure}"]
 
 

@@ -45,7 +45,9 @@ def is_read_by_others(found: os.stat_result) -> bool:
 def everybodys_folder(path: Path) -> Path | None:
     """The nearest folder above in which everybody may replace what leads to a path, if any.
 
-    Looked at are the folders of the path as it stands and those where its links lead.
+    Looked at are the folders of the path as it stands and those where its links lead. What a group
+    may write to passes: many systems give each user a group of its own, which may write to all
+    folders of the user, and who is in it is decided by who runs the machine.
 
     Raises:
       OSError: A folder above cannot be looked at.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from common.texts import LONGEST_NAME, named, printable
+from common.texts import brief, named
 
 # What stands for bytes that are no character.
 UNDECODED = "\ufffd"
@@ -42,7 +42,7 @@ def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[
         place, count = next(iter(counts.items()))
         more = f", and cells of {len(counts) - 1:,} more rows hold some" * (len(counts) > 1)
         notes.append(
-            f"{printable(name, LONGEST_NAME)}: the cell of row {place + 1:,} below the header "
+            f"{brief(name)}: the cell of row {place + 1:,} below the header "
             f"holds {count:,} lines that look like rows, which are then not records{more}; a "
             "quotation mark that opens it is closed too late: remove it"
         )
@@ -60,7 +60,7 @@ def undecoded_notes(table: pd.DataFrame, *, encoding: str) -> list[str]:
     'a: has characters that are none in the encoding ascii'
     """
     names = [
-        printable(name, LONGEST_NAME)
+        brief(name)
         for name, cells in table.items()
         if UNDECODED in str(name)
         or (pd.api.types.is_string_dtype(cells) and cells.str.contains(UNDECODED, na=False).any())

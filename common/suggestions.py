@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from common.errors import InputError
-from common.texts import LONGEST_NAME, named, printable
+from common.texts import LONGEST_NAME, brief, named
 
 # Of the letters of two names this many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
@@ -204,5 +204,5 @@ def refuse_twice(twice: Sequence[str], *, where: str) -> None:
       InputError: The sentence names the first of them.
     """
     if twice:
-        shown = printable(twice[0], LONGEST_NAME)
+        shown = brief(twice[0])
         raise InputError(f"{where}: the column name {shown!r} occurs twice; rename one")

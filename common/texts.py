@@ -16,6 +16,8 @@ MOST_WRITTEN_OUT = 1e9
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
 LONGEST_NAME = 60
+# A name of up to 64 letters is whole.
+LONGEST_PARTY = 80
 # A value among several of a sentence.
 LONGEST_VALUE = 40
 # A sentence of several names and values, each of them short.
@@ -51,6 +53,16 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     return "".join(c if c.isprintable() else " " for c in cut)
 
 
+def brief(name: object) -> str:
+    """A column's name, or a cell, short and printable, so that there is room for what is said."""
+    return printable(name, LONGEST_NAME)
+
+
+def claimed(text: object) -> str:
+    """What another party says that it is called, or runs: one line that is short and printable."""
+    return printable(text, LONGEST_PARTY)
+
+
 def any_of(words: Sequence[str]) -> str:
     """Several alternatives, of which there is at least one.
 
@@ -76,7 +88,7 @@ def named(names: Sequence[str], most: int = 5) -> str:
     >>> named(["age", "a" * 1000, "sex"], most=2)[:10], named(["age", "sex"], most=1)
     ('age, aaaaa', 'age and 1 more')
     """
-    return first_few([printable(name, LONGEST_NAME) for name in names], most)
+    return first_few([brief(name) for name in names], most)
 
 
 def number_hint(typed: str) -> str:

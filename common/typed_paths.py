@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 
 EMPTY = "got '', as of a shell's variable that has no value; give a path"
 
@@ -27,7 +27,7 @@ class _Typed(click.Path):
         try:
             is_file, is_folder = path.is_file(), path.is_dir()
         except OSError as error:
-            shown = printable(str(path), LONGEST_NAME)
+            shown = brief(path)
             self.fail(f"{shown}: {error.strerror}; give another path", param, ctx)
         if self._is_folder and is_file:
             self.fail(f"{path} is a file; give a folder", param, ctx)

@@ -12,7 +12,7 @@ from common.column_faults import faults_of, one_of, taken_for_none
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
-from common.texts import LONGEST_NAME, counted, percent_words, printable
+from common.texts import brief, counted, percent_words, printable
 
 NOTHING = "-"
 LEGEND = (
@@ -85,7 +85,7 @@ def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator
     for one in seen:
         if one.kind == "target" and one.filled:
             yield (
-                f"{printable(one.name, LONGEST_NAME)}: {percent_words(one.filled)} of the "
+                f"{brief(one.name)}: {percent_words(one.filled)} of the "
                 f"records have no target that can be read{taken_for_none(one.missing)}, and get "
                 'the public one; missing_target = "drop" in [data] of OWNER.toml leaves them out '
                 "of n_i, which is public"
@@ -105,7 +105,7 @@ def _class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:
     for one in seen:
         if one.classes is not None and one.classes.records:
             yield (
-                f"{printable(one.name, LONGEST_NAME)}: {one.classes.share:.1%} of the records are "
+                f"{brief(one.name)}: {one.classes.share:.1%} of the records are "
                 f"{one_of(one.classes.positive)}; look whether it can be so, for no public share "
                 "is known to compare it with"
             )

@@ -163,7 +163,7 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
     try:
         source = open_source(settings.data, base=base)
         if stays_far(settings.data, source):
-            yield reading_finding("records stay where they are, shards are kept on the disk")
+            yield reading_finding()
             yield found_by("shards", lambda: check_folder(shards_folder(settings, base)))
             yield unchecked("records", "they are read where they are when the owner serves")
             return

@@ -1,43 +1,34 @@
-"""``copriv-owner join``: from an invitation to settings, a key of the owner's, and a request."""
+"""``copriv-owner join``: what an invitation asks, how the table fits it, and what is set so."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from cryptography.x509.oid import NameOID
-
 from common.cells import month_words
-from common.certificates import key_pem
 from common.column_faults import taken_for_none
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings, with_absolute_paths
 from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
-from common.features import FeatureMap, file_text
-from common.files import make_folder, real_path, write_or_refuse
+from common.features import FeatureMap
+from common.files import real_path
 from common.fitting import ColumnRule, TargetRule
 from common.frequencies import frequency_notes
-from common.joining import Invited, Request, fingerprint, read_request
+from common.joining import Invited
 from common.looking import PLAINLY, Look, look_at
 from common.missing_codes import code_for_missing, code_note
 from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words, in_short
 from common.tables import read_table
-from common.texts import LONGEST_NAME, counted, exact_text, named, printable
+from common.texts import brief, counted, exact_text, named
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
 from common.typed_tables import place_below
@@ -51,10 +42,6 @@ from owner.translation import stored_names_of, translated, with_hints
 SHOWN_CATEGORIES = 6
 # This many of the table's own columns are named where one of the study's is missing.
 NAMED = 12
-ELSEWHERE = "give another --out"
-CARRY_AWAY = (
-    "the request goes where the invitation is: copy that to a folder of your own and join there"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,16 +78,17 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
     asked, feature_map = invited.invitation, invited.feature_map
     yield (
         f"study {asked.study} of {learner_words(asked.learner)} invites {asked.owner}: epsilon "
-        f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
+        f"{in_short(asked.epsilon)}, {asked.loss} loss, no coefficient beyond "
+        f"{asked.theta_max:g}, to {asked.way} at {asked.address}"
     )
     yield f"epsilon {in_short(asked.epsilon)}: {epsilon_in_words(asked.epsilon)}"
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(feature_map.num_features, 'feature')}, "
-        f"target {printable(feature_map.target_name, LONGEST_NAME)}"
+        f"target {brief(feature_map.target_name)}"
         f"{taken_for_none(feature_map.target.missing)}"
     )
     for rule in feature_map.columns:
-        name = printable(rule.name, LONGEST_NAME)
+        name = brief(rule.name)
         yield f"  {name}: {_meaning(rule)}{taken_for_none(rule.missing)}"
 
 
@@ -194,7 +182,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
     if missing:
         needed = invited.feature_map.columns_needed
         names = [str(name) for name in raw.columns if name not in needed]
-        shown = [printable(name, LONGEST_NAME) for name in missing]
+        shown = [brief(name) for name in missing]
         sentences = "; ".join(with_hints(shown, names))
         others = f"; its other columns are {named(names, NAMED)}" if names else ""
         raise InputError(
@@ -276,122 +264,3 @@ def _source_of(joining: Joining) -> PrivateSource:
     """The table as it was typed to be read, with its own names of the study's columns."""
     typed = {**joining.table, "rename": joining.rename}
     return with_absolute_paths(check_settings(PrivateSource, typed, where="--data"), Path())
-
-
-def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
-    """Write the owner's files, and the request; returns the settings and the fingerprint.
-
-    Guarantees:
-      * The private key is made here, is readable by its owner only, and is in no other file.
-      * The request comes last: where it is, all else is.
-      * After a join that was killed the same one goes on, with the key that it made.
-
-    Raises:
-      InputError: The owner has joined already, or a file cannot be written.
-    """
-    folder, asked = joining.folder, invited.invitation
-    note = (
-        f"# Written by copriv-owner join for the study {asked.study}. Records that have answered\n"
-        "# before keep their ledger: give its path below, for a new one counts from 0.\n"
-    )
-    settings, made = folder / "owner.toml", folder / "key.pem"
-    sent = joining.beside / f"{asked.owner}.request"
-    # In the order in which they are written; the key is made behind two that tell whose it is.
-    contents = {
-        folder / "ca.pem": asked.ca,
-        folder / "features.json": file_text(invited.feature_map),
-        made: "",
-        settings: note + tomli_w.dumps(settings_of(invited, joining)),
-    }
-    there = [path for path in contents if path.exists()]
-    if there and (sent.exists() or not _is_unfinished(contents, there, made)):
-        raise InputError(
-            f"{there[0]}: already exists{_about_joined(sent, made, invited)}give another --out, "
-            "and set ledger in its owner.toml to the ledger that these records have: a new one "
-            "counts from 0"
-        )
-    if sent.exists():
-        about = _about_sent(sent, invited)
-        raise InputError(f"{sent}: already exists {about}; remove it to join again")
-    key = _key(made) if made in there else ec.generate_private_key(ec.SECP256R1())
-    request = Request(
-        study=asked.study,
-        owner=asked.owner,
-        invitation=invited.digest,
-        signing_request=_signing_request(asked.owner, key),
-    )
-    contents |= {made: key_pem(key).decode(), sent: request.model_dump_json(indent=1) + "\n"}
-    # The learner may be another user here, whatever the owner's umask.
-    modes = {made: 0o600, folder / "ca.pem": 0o644, sent: 0o644}
-    _write(folder, {path: contents[path] for path in contents if path not in there}, modes)
-    return settings, fingerprint(invited.digest, key.public_key())
-
-
-def _is_unfinished(contents: Mapping[Path, str], there: Sequence[Path], made: Path) -> bool:
-    """Whether the files are what the same join leaves that was killed: the first of all of them."""
-    if there != [*contents][: len(there)]:
-        return False
-    try:
-        return all(path == made or path.read_bytes() == contents[path].encode() for path in there)
-    except OSError:
-        return False
-
-
-def _key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key that an earlier join made."""
-    try:
-        key = load_pem_private_key(path.read_bytes(), None)
-    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InputError(f"{path}: is not the key that join made; give another --out")
-    return key
-
-
-def _about_joined(sent: Path, made: Path, invited: Invited) -> str:
-    """Which request belongs to the key of an earlier join, for who did not see how it ended."""
-    try:
-        request, key = read_request(sent), _key(made).public_key()
-        is_its = request.public_key(where=str(sent)) == key
-    except InputError:
-        return "; "
-    if not is_its or request.invitation != invited.digest:
-        return "; "
-    shown = fingerprint(invited.digest, key)
-    return f", from a join that is done: send {sent}, whose fingerprint is {shown}; to join again, "
-
-
-def _about_sent(sent: Path, invited: Invited) -> str:
-    """What a request that already exists is."""
-    try:
-        request = read_request(sent)
-        key = request.public_key(where=str(sent))
-    except InputError:
-        return "and is not a request of this program"
-    if request.invitation == invited.digest:
-        shown = fingerprint(invited.digest, key)
-        return f"from an earlier join into another folder, whose key it needs (fingerprint {shown})"
-    return "and answers another invitation than this one"
-
-
-def _write(folder: Path, contents: Mapping[Path, str], modes: Mapping[Path, int]) -> None:
-    """Write all files or none, each with its permissions."""
-    written = []
-    make_folder(folder, cure=ELSEWHERE)
-    try:
-        for path, content in contents.items():
-            # The request is the one file that is not in the folder of --out.
-            cure = CARRY_AWAY if path.suffix == ".request" else ELSEWHERE
-            write_or_refuse(path, content, mode=modes.get(path), cure=cure)
-            written.append(path)
-    except InputError:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise
-
-
-def _signing_request(name: str, key: ec.EllipticCurvePrivateKey) -> str:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    request = x509.CertificateSigningRequestBuilder().subject_name(subject)
-    signed = request.sign(key, hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM).decode("ascii")

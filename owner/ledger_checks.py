@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief, printable
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_files import Mark
@@ -77,7 +77,7 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
       LedgerError: The fingerprint is another.
     """
     if meta.get("shard_fingerprint") != fingerprint:
-        whose = printable(meta.get("owner", ""), LONGEST_NAME)
+        whose = brief(meta.get("owner", ""))
         raise LedgerError(
             f"{path}: the ledger belongs to other records than the shard (it was begun for the "
             f"owner {whose}); where it is another owner's, give the right path; the budget is of "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from common.files import real_path
 from common.sqlite_files import check_sqlite, open_sqlite
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_checks import (
@@ -216,7 +216,7 @@ def check_version(db: sqlite3.Connection, path: Path) -> str:
         )
     if version not in {SCHEMA_VERSION, OLD_VERSION}:
         raise LedgerError(
-            f"{path}: schema version {printable(version, LONGEST_NAME)}, this program knows "
+            f"{path}: schema version {brief(version)}, this program knows "
             f"{SCHEMA_VERSION} and {OLD_VERSION}; use the program version that wrote the ledger"
         )
     return version

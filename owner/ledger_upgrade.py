@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common.privacy import noted_amount
 from common.terms import StudyTerms
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief, printable
 from owner.ledger_ahead import charge_next
 from owner.ledger_checks import check_layout, page_faults
 from owner.ledger_rows import UNREADABLE, LedgerError, terms_to_text, text_digest
@@ -121,7 +121,7 @@ def _terms(study_id: str, text: str, path: Path) -> tuple[StudyTerms, str]:
         return terms, text_digest(terms_to_text(terms))
     except UNREADABLE:
         raise LedgerError(
-            f"{path}: the ledger is damaged (study {printable(study_id, LONGEST_NAME)}: its terms "
+            f"{path}: the ledger is damaged (study {brief(study_id)}: its terms "
             "cannot be read); restore it from a copy"
         ) from None
 

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from common.config import Settings
+from common.config import Settings, Share
 
 # Offers of one learner over which the owner pauses at the same time. An honest one makes one of
 # each study; each takes a thread, and those of others are to find one.
@@ -44,7 +44,7 @@ class OfferSettings(Settings):
 
     EXAMPLES = MappingProxyType({"hours": ["22:00-06:00"]})
 
-    probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    probability: Share = 1.0
     delay: Annotated[float, Field(ge=0, le=60)] = 0.0
     hours: tuple[Annotated[str, AfterValidator(_check_hours)], ...] = ()
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings, parse_epsilon
+from common.config import Address, Epsilon, LossName, Positive, Settings, is_short, parse_epsilon
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
@@ -20,7 +20,7 @@ from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.releases import VALIDATION, release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
-from common.texts import LONGEST_NAME, counted, printable
+from common.texts import brief, counted
 from common.tls import TlsSettings
 from owner.offers import OfferSettings
 from owner.stored import Storage
@@ -30,8 +30,6 @@ ANONYMOUS = "anonymous"
 _TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:[^\r\n\0]+", re.ASCII)
 LARGEST_COUNT = 10**9
 LONGEST_STUDY_ID = 128
-# Sums of budgets stay short enough to compute and to print.
-LARGEST_EPSILON_PART = 10**18
 
 
 def _as_float(given: object) -> float:
@@ -277,7 +275,7 @@ def check_terms(terms: StudyTerms) -> None:
         raise MalformedError("responses and horizon must satisfy 1 <= responses <= horizon <= 1e9")
     if not terms.epsilon > 0:
         raise MalformedError("epsilon must be greater than 0")
-    if max(terms.epsilon.numerator, terms.epsilon.denominator) > LARGEST_EPSILON_PART:
+    if not is_short(terms.epsilon):
         raise MalformedError("epsilon must have at most 18 digits above and below")
     for name, value in (("clip", terms.clip), ("delta", terms.delta)):
         if value is not None and not SMALLEST_BOUND <= value < math.inf:
@@ -377,7 +375,7 @@ def check_learner(policy: Policy, learner: str) -> None:
     served = {*policy.learners, *policy.tokens}
     if served and learner not in served:
         # Whoever asks knows its name; the owner's officer reads in the log who it was.
-        name = printable(repr(learner), LONGEST_NAME)
+        name = brief(repr(learner))
         raise PolicyError(
             f"this owner does not serve this learner, {name}; ask it to add that name"
         )

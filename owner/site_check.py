@@ -8,12 +8,11 @@ from pathlib import Path
 from common.certificates import check_own_name, days_left
 from common.diagnosis import identify
 from common.errors import InputError, UnreachableError, UntrustedError
-from common.texts import printable
+from common.texts import claimed
 from common.tls import Identity, Side, TlsSettings, load_identity
 from owner.policy import OwnerSettings
 
 HANDSHAKE_SECONDS = 5.0
-LONGEST_NAME = 80
 
 
 def own_certificate(
@@ -50,4 +49,4 @@ def site_lines(settings: OwnerSettings, *, base: Path) -> Iterator[str]:
     except UnreachableError as error:
         yield f"the way to the learner is not checked: {error}"
         return
-    yield f"the learner at {goes} is {printable(learner.name, LONGEST_NAME)}, and accepts us"
+    yield f"the learner at {goes} is {claimed(learner.name)}, and accepts us"

@@ -254,7 +254,8 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     from common.config import load_settings  # noqa: PLC0415
     from owner.column_report import refuse_faults  # noqa: PLC0415
     from owner.declaring import declare  # noqa: PLC0415
-    from owner.joining import asked_in_words, look, marks, write_all  # noqa: PLC0415
+    from owner.joining import asked_in_words, look, marks  # noqa: PLC0415
+    from owner.joining_files import write_all  # noqa: PLC0415
     from owner.policy import OwnerSettings  # noqa: PLC0415
 
     for line in asked_in_words(invited):

@@ -18,15 +18,13 @@ from common.machine import (
     proxy_findings,
 )
 from common.tables import open_source, placed
-from common.texts import counted, printable
+from common.texts import claimed, counted
 from common.tls import TlsSettings, load_identity, refuse_plain_text
 from learner.commands.options import load_study
 from learner.network.connections import load_token
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import RUNS
-
-LONGEST_NAME = 80
 
 
 def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
@@ -77,7 +75,7 @@ def _certificate(settings: StudySettings, base: Path) -> str:
 def _holder(tls: TlsSettings, base: Path, *, listens: bool) -> str:
     identity = load_identity(tls, base=base, side="server" if listens else "client")
     party = holder(identity)
-    return f"certificate of {printable(party.name, LONGEST_NAME)}, {days_left(identity)}"
+    return f"certificate of {claimed(party.name)}, {days_left(identity)}"
 
 
 def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:

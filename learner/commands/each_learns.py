@@ -22,8 +22,9 @@ from learner.commands.study import read_owners
 from learner.network.connections import Connections, starting_owners
 from learner.network.processes import Hosting, owner_processes
 from learner.planning.public_side import prepare_public_side
+from learner.planning.roles import check_roles
 from learner.planning.sections import LearnerSettings
-from learner.planning.settings import StudySettings, check_roles
+from learner.planning.settings import StudySettings
 from learner.results.report import print_by_name
 from learner.results.run_folder import EACH_LEARNS, new_run_folder, write_features, write_json
 from learner.results.summary import Summary

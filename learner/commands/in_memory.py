@@ -34,7 +34,7 @@ from common.model import Model
 from common.names import check_name
 from common.number_marks import mark_notes
 from common.tables import TableSource
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 from learner.planning.guard import GuardError
 from learner.planning.held_out import held_out_records
 from learner.planning.inputs import odd_cells
@@ -323,7 +323,7 @@ def checked_numbers(targets: pd.Series) -> Any:
     unread = np.flatnonzero(np.isnan(parse_numbers(targets)))
     if unread.size:
         raise ValueError(
-            f"y has {printable(repr(targets[unread[0]]), LONGEST_NAME)}, which is no number; a "
+            f"y has {brief(repr(targets[unread[0]]))}, which is no number; a "
             "regressor needs numbers, and FederatedClassifier takes two classes"
         )
     return targets.to_numpy()

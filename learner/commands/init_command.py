@@ -13,7 +13,7 @@ from common.command import as_listed, ask, console, out_folder
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import name_of_table
-from common.texts import LONGEST_NAME, LONGEST_NOTE, counted, first_few, named, printable, shortened
+from common.texts import LONGEST_NOTE, brief, counted, first_few, named, printable, shortened
 from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
         return choices
     classes = session.classes_to_choose_from(target)
     if classes:
-        shown = printable(target, LONGEST_NAME)
+        shown = brief(target)
         click.echo(printable(f"{shown} is {', '.join(shortened(classes[:NAMED]))}"))
         typed = ask(
             "Which of them are class +1 (with | between several)",

@@ -25,7 +25,7 @@ from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, as_setting, counted, number_words, printable
+from common.texts import as_setting, brief, counted, number_words
 from common.totals import refuse_totals
 from learner.planning.dealing import deal_persons, in_words, shifts
 from learner.planning.drafting import (
@@ -85,13 +85,13 @@ class Choices:
                 raise InputError(f"--missing {typed}: expected COLUMN=VALUE, such as age=999")
             if len(value) > LONGEST_MISSING:
                 raise InputError(
-                    f"--missing {printable(name, LONGEST_NAME)}: expected a value of at most "
+                    f"--missing {brief(name)}: expected a value of at most "
                     f"{LONGEST_MISSING} characters, this one has {len(value):,}; empty its cells"
                 )
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), _as_number(value))))
             if len(found[name]) > MOST_MISSING:
                 raise InputError(
-                    f"--missing {printable(name, LONGEST_NAME)}: expected at most {MOST_MISSING} "
+                    f"--missing {brief(name)}: expected at most {MOST_MISSING} "
                     "values of a column; empty the cells of the others"
                 )
         return found
@@ -267,7 +267,7 @@ class Session:
         owners = choices.owners or ""
         if owners in self.look.columns and owners == choices.target:
             raise InputError(
-                f"--owners {printable(owners, LONGEST_NAME)}: this is the target, so all "
+                f"--owners {brief(owners)}: this is the target, so all "
                 "records of an owner would have the same one; give another column, or a number of "
                 "equal parts"
             )

@@ -11,8 +11,9 @@ from common.config import PROMISED
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.ground import Ground
 from learner.planning.public_side import PublicSide
+from learner.planning.roles import with_own_rate
 from learner.planning.sections import AUTO, LearnerSettings, with_profile_defaults
-from learner.planning.settings import StudySettings, with_own_rate
+from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way
 from learner.simulated.groups import PublicGroups
 
@@ -101,7 +102,7 @@ class Candidate:
         algorithm = {"name": name, "horizon": PUBLISHED_ROUNDS, "step": "auto"}
         if name == "published":
             algorithm = {"name": "asynchronous", "horizon": PUBLISHED_HORIZON, "step": "auto"}
-        return self._changed(profile="published", algorithm=algorithm)
+        return self._changed(algorithm=algorithm)
 
     def with_design(
         self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None
@@ -129,7 +130,7 @@ class Candidate:
             keys, privacy = with_profile_defaults(keys, privacy, own_rates=own_rates)
         else:
             keys |= {key: getattr(given, key) for key in {"clocks", "correction"} & kind.uses}
-        return self._changed(profile="published", algorithm=keys, privacy=privacy)
+        return self._changed(algorithm=keys, privacy=privacy)
 
     def is_like(self, other: Candidate) -> bool:
         """Whether both are the same study, whatever filled its settings."""
@@ -141,7 +142,6 @@ class Candidate:
     def _changed(
         self,
         *,
-        profile: str,
         algorithm: Mapping[str, Any],
         privacy: Mapping[str, Any] | None = None,
     ) -> Candidate:
@@ -150,7 +150,7 @@ class Candidate:
         if "groups" not in ALGORITHMS[algorithm["name"]].uses:
             table.pop("groups", None)
         table |= {
-            "profile": profile,
+            "profile": "published",
             "features": self.settings.features,
             "algorithm": dict(algorithm),
             "privacy": dict(privacy or {}) | kept,

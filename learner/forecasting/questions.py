@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -23,6 +23,7 @@ from learner.planning.decision import Decision
 from learner.planning.design import under_noise
 from learner.planning.sections import AUTO, LARGEST_HORIZON
 from learner.planning.ways import WAYS, resolved
+from learner.simulated.schedules import Split
 
 # Those of epsilon and n_i, and of epsilon for every way. As noise is taken back, a way is level
 # with the public model until shortly before it beats it, so where it begins is read too low, and
@@ -32,7 +33,7 @@ OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
 # Fewer than that say nothing of a shard.
 FEWEST_RECORDS = 10
 HORIZONS = (30, 100, 300, 1000, 3000)
-SPLITS = ("horizon", "schedule")
+SPLITS = get_args(Split)
 # Less is what solving leaves of 0, as where the only owner's own model is the best one.
 ROUNDING = 1e-12
 

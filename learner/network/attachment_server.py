@@ -14,7 +14,7 @@ import grpc
 from common import codec
 from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
-from common.texts import printable
+from common.texts import claimed
 from common.tls import Identity
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, calls_at_once, size_options
 from learner.network.attached_owner import AttachedOwner, OwnerStream
@@ -215,8 +215,8 @@ class _Service:
         if certified not in (None, name):
             _turn_away(
                 context,
-                f"the certificate is {printable(certified, 80)}'s, so its owner cannot attach as "
-                f"{printable(name, 80)}; give it the files that were made for that name, or "
+                f"the certificate is {claimed(certified)}'s, so its owner cannot attach as "
+                f"{claimed(name)}; give it the files that were made for that name, or "
                 "set its name right",
             )
         owner = self._known(name, context)

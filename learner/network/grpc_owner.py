@@ -19,7 +19,7 @@ from common.diagnosis import Cause, identify, why_unreachable
 from common.errors import CoprivError, InputError, MalformedError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from common.texts import printable
+from common.texts import claimed
 from common.tls import Identity
 from common.wire import (
     CLIENT_OPTIONS,
@@ -168,7 +168,7 @@ class GrpcOwner:
         timeout = min(self._deadline, HANDSHAKE_SECONDS)
         peer = identify(self._address, self._identity, far="owner", name=self.name, timeout=timeout)
         if peer.name != self.name:
-            raise self._named(InputError, NOT_ITS_OWN.format(printable(peer.name, 80)))
+            raise self._named(InputError, NOT_ITS_OWN.format(claimed(peer.name)))
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""

@@ -69,6 +69,19 @@ def largest_gradient(public: PublicGroups, domain: Domain) -> float:
 
     so it is at most what the whole box allows
     (:func:`common.gradient_bounds.domain_gradient_bound`).
+
+    >>> from common.gradient_bounds import domain_gradient_bound
+    >>> from common.losses import Regulariser, Squared
+    >>> from common.terms import Records
+    >>> from learner.simulated.problem import Problem
+    >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
+    >>> records = Records(features=np.ones((2, 1)), targets=np.array([1.0, 3.0]))
+    >>> public = PublicGroups(problem=problem, records=records, labels=None)
+    >>> domain = Domain(feature_bound=np.full(1, 2.0), target_bound=4.0)
+    >>> round(largest_gradient(public, domain), 9)
+    32.0
+    >>> domain_gradient_bound(problem.loss, domain, theta_max=problem.theta_max)
+    88.0
     """
     loss, theta, B = public.problem.loss, np.abs(public.theta_optimal), domain.feature_l1_bound
     margin = min(float(theta @ domain.feature_bound), float(theta.max()) * B)

@@ -9,7 +9,7 @@ import numpy as np
 
 from common.arrays import Indices, Vector
 from common.looking import Column, Look
-from common.texts import LONGEST_NAME, first_few, printable
+from common.texts import brief, first_few
 
 # Public rows are another kind of records where the largest difference of two shares is so much more
 # than where they are dealt.
@@ -93,7 +93,7 @@ def in_words(found: Sequence[Shift]) -> str:
     for shift in found:
         share = f"{shift.beyond:.0%}"
         outside = "" if share == "0%" else f" ({share}{words})"
-        columns.append(printable(shift.name, LONGEST_NAME) + outside)
+        columns.append(brief(shift.name) + outside)
         words = ""
     return first_few(columns, NAMED)
 

@@ -18,7 +18,7 @@ from common.missing_codes import code_for_missing, code_note
 from common.names import nearest_letters
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
-from common.texts import LONGEST_NAME, counted, printable, shortened
+from common.texts import brief, counted, printable, shortened
 
 # Of two values the one that says yes is class +1, beside what says no.
 SAYS_YES = {
@@ -67,7 +67,7 @@ class Target:
     @property
     def shown(self) -> str:
         """Its name as sentences have it."""
-        return printable(self.name, LONGEST_NAME)
+        return brief(self.name)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def parts_by_column(
     sizes = {key: int(np.count_nonzero(counts[places])) for key, places in rows.items()}
     ranked = sorted(rows, key=lambda key: (-sizes[key], key))
     large = [key for key in ranked if sizes[key] >= FEWEST_OF_AN_OWNER][:most]
-    shown = printable(cells.name, LONGEST_NAME)
+    shown = brief(cells.name)
     if not large:
         first = shortened(ranked[:1])
         largest = f" ({first[0]!r} has {sizes[ranked[0]]:,}, the most)" if first else ""

@@ -15,7 +15,7 @@ from common.config import Overrides, load_settings, parse_values
 from common.errors import InputError
 from common.files import real_path
 from common.setting_kinds import plain
-from common.texts import printable
+from common.texts import brief
 from learner.planning.sections import is_owner_requested
 from learner.planning.settings import (
     StudySettings,
@@ -28,8 +28,6 @@ OWNERS = "owners"
 # More are a mistake, or several sweeps.
 MOST_POINTS = 10_000
 MOST_STUDIES = 999_999
-# What a program gave instead of values, as far as a sentence shows it.
-LONGEST_GIVEN = 40
 
 Grid = Mapping[str, Sequence[object]]
 """The values of each key, in the order in which they were typed."""
@@ -110,7 +108,7 @@ def grid_of(values: Mapping[str, object]) -> Grid:
     """
     if not isinstance(values, Mapping):
         raise InputError(
-            f"grid: got {printable(values, LONGEST_GIVEN)}, expected values by key, such as "
+            f"grid: got {brief(values)}, expected values by key, such as "
             '{"privacy.epsilon": [0.1, 1, 10]}'
         )
     grid = {}
@@ -118,7 +116,7 @@ def grid_of(values: Mapping[str, object]) -> Grid:
         found = [plain(one) for one in given] if _are_several(given) else []
         if not found:
             raise InputError(
-                f"grid {key}: got {printable(given, LONGEST_GIVEN)}, expected a list of values, "
+                f"grid {key}: got {brief(given)}, expected a list of values, "
                 'such as {"privacy.epsilon": [0.1, 1, 10]}'
             )
         grid[key] = _checked(key, found, where=f"grid {key}")
@@ -162,9 +160,7 @@ def experiment_of(
       InputError: There are too many points, or one of them is no study that can be repeated.
     """
     if not isinstance(seeds, int | np.integer) or not seeds > 0:
-        raise InputError(
-            f"seeds: got {printable(seeds, LONGEST_GIVEN)}, expected a whole number of 1 or more"
-        )
+        raise InputError(f"seeds: got {brief(seeds)}, expected a whole number of 1 or more")
     count = 1
     for options in grid.values():
         count *= len(options)

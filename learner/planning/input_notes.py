@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from common.column_names import LATER, NOT_LATER, is_called
 from common.looking import Column
-from common.texts import LONGEST_NAME, first_few, named, printable
+from common.texts import brief, first_few, named
 from learner.planning.drafting import Target
 from learner.planning.leakage import explained_together, explained_variance
 
@@ -53,7 +53,7 @@ def _typed(option: str, columns: Sequence[Column]) -> str:
     "--drop 'Total Costs'"
     """
     words = [f"{option} {shlex.quote(c.name)}" for c in columns[:NAMED_COLUMNS]]
-    return " ".join(words if all(w == printable(w, LONGEST_NAME) for w in words) else [option])
+    return " ".join(words if all(w == brief(w) for w in words) else [option])
 
 
 def _later(columns: Sequence[Column]) -> list[str]:

@@ -13,7 +13,7 @@ from common.features import FeatureMap
 from common.fitting import NO_VARIATION, TOO_LARGE
 from common.looking import Column, Look
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, counted, number_words, printable
+from common.texts import brief, counted, number_words
 from learner.planning.drafting import Target, missing_note
 
 # From here on the categories of this many records, which no public one has, teach nothing.
@@ -40,7 +40,7 @@ def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bo
                 says = "hardly varies"
                 cure = "if it matters, add it to features.columns and set features.coverage = 1"
         notes.append(
-            f"{printable(name, LONGEST_NAME)}: left out: it {says} among the public records, so "
+            f"{brief(name)}: left out: it {says} among the public records, so "
             f"nothing can be learnt from it; {cure}"
         )
     return notes
@@ -74,7 +74,7 @@ def unknown_notes(shares: Mapping[str, float], left_out: Collection[str]) -> lis
     notes = []
     for name, share in shares.items():
         what = f"{share:.0%} of the owners' records have values that no public record has"
-        shown = printable(name, LONGEST_NAME)
+        shown = brief(name)
         if name in left_out:
             notes.append(
                 f"{shown}: left out: {what}, and those of the others are known from few; give more "
@@ -135,7 +135,7 @@ def _unread_note(column: Column, public: pd.Series) -> str:
     positions, keys = category_keys(public)
     odd = positions[np.isnan(parse(public)) & (positions >= 0)]
     known = [key for place in odd if (key := keys[place]) is not None]
-    example = f", such as {printable(known[0], LONGEST_NAME)!r}" if known else ""
+    example = f", such as {brief(known[0])!r}" if known else ""
     return (
         f"{column.shown}: cells that are not {column.kind}s and count as empty: "
         f"{column.unread:,}{example}"

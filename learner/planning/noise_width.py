@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.arrays import Vector
+from common.quality import COVERAGE
 
-# What intervals of noise and sampling hold with.
-COVERAGE = 0.95
 # Where the inverted characteristic function is cut off and how fine it is, in deviations.
 LARGEST_FREQUENCY, FREQUENCIES = 100.0, 10_000
 # How far, in deviations, the last step of the search may be.
@@ -19,15 +18,15 @@ MOST_STEPS = 100
 
 
 def half_width(scales: Sequence[float] | Vector, deviation: float) -> float:
-    r"""The x with :math:`P(|\sum_j w_j + z| \le x) = 0.95`.
+    r"""The x with :math:`P(|\sum_j w_j + z| \le x) = 0.95`, as all intervals of quality hold.
 
     For independent Laplace w_j of these scales and a normal z of this deviation,
 
     .. math:: P(|S| \le x) = \frac2\pi \int_0^\infty \frac{\sin tx}{t}\,
               e^{-t^2\sigma^2/2} \prod_j \frac1{1 + b_j^2t^2}\, dt
 
-    >>> round(half_width([1.0], 0.0), 3), round(half_width([], 1.0), 3)
-    (2.996, 1.96)
+    >>> round(half_width([1.0], 0.0), 3), round(half_width([], 1.0), 3), half_width([], 0.0)
+    (2.996, 1.96, 0.0)
 
     References: Gil-Pelaez (1951).
     """

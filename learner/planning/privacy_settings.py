@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND
+from learner.simulated.schedules import Split
 
 
 def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> BeforeValidator:
@@ -60,7 +61,7 @@ class PrivacySettings(Settings):
     epsilon: Epsilon
     sensitivity: Literal["domain", "clip"] = "domain"
     clip: Annotated[float | Literal["auto"] | None, AMOUNT] = None
-    split: Literal["horizon", "schedule"] = "horizon"
+    split: Split = "horizon"
     kappa: Annotated[int, Field(ge=1)] = 1
     validation: ValidationShare = Fraction(0)
 

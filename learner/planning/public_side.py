@@ -165,13 +165,10 @@ def read_public_side(
         feature_map = load_feature_map(base / features.map)
         if table is not None:
             warn_of_misfits({"the public records": table}, feature_map)
-    elif table is not None:
+    else:
+        assert table is not None  # noqa: S101 (settings without a map name public records)
         feature_map = fit_feature_map(
             table, features, source=_public_source(settings), private=private
-        )
-    else:
-        raise InputError(
-            "features: give map = FILE with a saved feature map, or public = {...} to fit one"
         )
     _check_loss(settings, feature_map)
     records = None

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.arrays import Vector
+from common.names import repeated
+from common.texts import first_few
 from learner.algorithms.clocks import Groups
-from learner.planning.settings import StudySettings
+from learner.planning.sections import AUTO, not_its_key
+
+if TYPE_CHECKING:
+    from learner.planning.settings import StudySettings
+
+NAMED = 20  # owners in a sentence
 
 
 def groups_of(settings: StudySettings) -> Groups:
@@ -48,3 +57,90 @@ def epsilons_of(settings: StudySettings) -> Vector:
     if own is not None:
         epsilons[own] = np.inf
     return epsilons
+
+
+def with_own_rate(settings: StudySettings) -> Sequence[str]:
+    """Names of the owners whose clock has a rate of its own."""
+    return [entry.name for entry in settings.owners if entry.clock_rate != 1]
+
+
+def check_roles(settings: StudySettings) -> None:
+    """Refuse roles that contradict each other: the first of their problems.
+
+    Raises:
+      ValueError: It names the key and says what to do.
+    """
+    for problem in chain(
+        _group_problems(settings), _clock_problems(settings), _own_problems(settings)
+    ):
+        raise ValueError(problem)
+
+
+def _group_problems(settings: StudySettings) -> Iterator[str]:
+    names = {entry.name: entry for entry in settings.owners}
+    named = [name for group in settings.groups for name in group]
+    unknown = [name for name in named if name not in names]
+    twice = repeated(named)
+    if not all(settings.groups):
+        yield "groups: a group is empty; name at least one owner in each group"
+    if unknown:
+        yield (
+            f"groups: {unknown[0]!r} is not an owner of this study; name its owners, which are "
+            f"{first_few([*names], NAMED)}"
+        )
+    if twice:
+        yield f"groups: {twice[0]!r} stands in two groups; name each owner once"
+    for group in settings.groups:
+        if len({names[name].clock_rate for name in group}) > 1:
+            yield (
+                f"groups: {first_few(group, NAMED)} are asked by one clock but have different "
+                "owners.clock_rate; give all of a group the same"
+            )
+
+
+def _clock_problems(settings: StudySettings) -> Iterator[str]:
+    given = settings.algorithm
+    # Of the ways that "auto" may take, those that ask groups: learner.planning.ways.
+    if settings.groups and given.name != AUTO and "groups" not in given.kind.uses:
+        yield not_its_key("groups", given.name)
+    if settings.groups and given.initiative != "learner":
+        yield (
+            "groups: fixed groups are asked at the same time by the learner; use them with "
+            'algorithm.initiative = "learner"'
+        )
+    if given.clocks == "records" and given.initiative != "learner":
+        yield (
+            'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
+            'algorithm.initiative = "learner"'
+        )
+    own_rates = with_own_rate(settings)
+    if given.clocks == "records" and own_rates:
+        yield (
+            f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '
+            "rates; remove one of the two"
+        )
+    if given.interval is not None and given.initiative != "broadcast":
+        yield (
+            'algorithm.interval is the time between offers of algorithm.initiative = "broadcast"; '
+            "remove it"
+        )
+
+
+def _own_problems(settings: StudySettings) -> Iterator[str]:
+    own = settings.learner.own
+    if own is None:
+        if settings.learner.shows_model:
+            yield "learner.shows_model goes with learner.own; remove it"
+        return
+    if own not in {entry.name for entry in settings.owners}:
+        yield f"learner.own: {own!r} is not an owner of this study; name one of its owners"
+    if settings.algorithm.initiative != "learner":
+        yield (
+            'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '
+            "has no clock and no port"
+        )
+    if not settings.learner.shows_model:
+        yield (
+            f"learner.own: {own}'s records are asked without noise, and the queries show the other "
+            "owners models made from them; set learner.shows_model = true if they may see that"
+        )

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings, names_ticks
+from common.config import Address, Epsilon, LossName, Positive, Settings, Share, names_ticks
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.places import SecretPlace
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
+from learner.algorithms.asynchronous import Rule
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
 from learner.planning.privacy_settings import AMOUNT, or_auto
 
@@ -167,7 +168,7 @@ class AlgorithmSettings(Settings):
     rho: Positive | None = None
     initial_step: Positive | None = None
     step: Literal["auto"] | None = None
-    rule: Literal["printed", "corrected"] | None = None
+    rule: Rule | None = None
     average: Literal["last", "tail"] = "last"
     time_scale: Annotated[float, Field(ge=0, le=LONGEST_DEADLINE)] = 0.0
     initiative: Initiative = "learner"
@@ -291,7 +292,7 @@ class OwnerEntry(Settings):
     epsilon: Epsilon | None = None
     token: SecretPlace | None = None
     clock_rate: Positive = 1.0
-    listening: Annotated[float, Field(gt=0, le=1)] = 1.0
+    listening: Share = 1.0
 
 
 class LearnerSettings(Settings):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping
 from fractions import Fraction
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import VALIDATION_SHARE, Overrides, Positive, Seed, Settings, load_settings
+from common.config import (
+    VALIDATION_SHARE,
+    Overrides,
+    Positive,
+    Seed,
+    Settings,
+    Share,
+    is_short,
+    load_settings,
+)
 from common.errors import InputError
 from common.feature_settings import FeatureSettings
 from common.files import real_path
@@ -21,6 +29,7 @@ from common.tables import TableSource
 from common.texts import first_few
 from common.tls import TlsSettings
 from learner.planning.privacy_settings import PrivacySettings, check_left_open
+from learner.planning.roles import NAMED, check_roles, with_own_rate
 from learner.planning.sections import (
     AUTO,
     AlgorithmSettings,
@@ -34,9 +43,6 @@ from learner.planning.sections import (
     not_its_key,
     with_profile_defaults,
 )
-
-Share = Annotated[float, Field(gt=0, le=1)]
-NAMED = 20  # owners in a sentence
 
 
 class ForecastSettings(Settings):
@@ -185,6 +191,19 @@ class StudySettings(Settings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _owners_take_the_epsilons(self) -> StudySettings:
+        """Of none, nor of its part for training or validation, an owner refuses the digits."""
+        share = self.privacy.validation
+        for epsilon in {self.promised(entry) for entry in self.owners}:
+            if not all(map(is_short, (epsilon, epsilon * share, epsilon * (1 - share)))):
+                raise ValueError(
+                    f"epsilon {epsilon} with privacy.validation = {share}: owners refuse an "
+                    "epsilon, for training or validation, of more than 18 digits above or below; "
+                    "write fewer digits"
+                )
+        return self
+
     def promised(self, entry: OwnerEntry) -> Fraction:
         """All that an owner is asked to spend on the study: training and validation together."""
         return entry.epsilon or self.privacy.epsilon
@@ -216,11 +235,6 @@ class StudySettings(Settings):
 def _given(section: Any, key: str) -> Any:
     """A key of a section, which is a table or has been read; None where it is not there."""
     return section.get(key) if isinstance(section, Mapping) else getattr(section, key, None)
-
-
-def with_own_rate(settings: StudySettings) -> Sequence[str]:
-    """Names of the owners whose clock has a rate of its own."""
-    return [entry.name for entry in settings.owners if entry.clock_rate != 1]
 
 
 def is_elsewhere(settings: StudySettings) -> bool:
@@ -316,85 +330,3 @@ def _reads_data(settings: StudySettings) -> bool:
     here = (entry.data or TableSource() for entry in settings.owners if has_table(settings, entry))
     read = [source for source in (settings.features.public, *here) if source is not None]
     return any(source.path is None and source.database is None for source in read)
-
-
-def check_roles(settings: StudySettings) -> None:
-    """Refuse roles that contradict each other: the first of their problems.
-
-    Raises:
-      ValueError: It names the key and says what to do.
-    """
-    for problem in chain(
-        _group_problems(settings), _clock_problems(settings), _own_problems(settings)
-    ):
-        raise ValueError(problem)
-
-
-def _group_problems(settings: StudySettings) -> Iterator[str]:
-    names = {entry.name: entry for entry in settings.owners}
-    named = [name for group in settings.groups for name in group]
-    unknown = [name for name in named if name not in names]
-    twice = repeated(named)
-    if not all(settings.groups):
-        yield "groups: a group is empty; name at least one owner in each group"
-    if unknown:
-        yield (
-            f"groups: {unknown[0]!r} is not an owner of this study; name its owners, which are "
-            f"{first_few([*names], NAMED)}"
-        )
-    if twice:
-        yield f"groups: {twice[0]!r} stands in two groups; name each owner once"
-    for group in settings.groups:
-        if len({names[name].clock_rate for name in group}) > 1:
-            yield (
-                f"groups: {first_few(group, NAMED)} are asked by one clock but have different "
-                "owners.clock_rate; give all of a group the same"
-            )
-
-
-def _clock_problems(settings: StudySettings) -> Iterator[str]:
-    given = settings.algorithm
-    # Of the ways that "auto" may take, those that ask groups: learner.planning.ways.
-    if settings.groups and given.name != AUTO and "groups" not in given.kind.uses:
-        yield not_its_key("groups", given.name)
-    if settings.groups and given.initiative != "learner":
-        yield (
-            "groups: fixed groups are asked at the same time by the learner; use them with "
-            'algorithm.initiative = "learner"'
-        )
-    if given.clocks == "records" and given.initiative != "learner":
-        yield (
-            'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
-            'algorithm.initiative = "learner"'
-        )
-    own_rates = with_own_rate(settings)
-    if given.clocks == "records" and own_rates:
-        yield (
-            f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '
-            "rates; remove one of the two"
-        )
-    if given.interval is not None and given.initiative != "broadcast":
-        yield (
-            'algorithm.interval is the time between offers of algorithm.initiative = "broadcast"; '
-            "remove it"
-        )
-
-
-def _own_problems(settings: StudySettings) -> Iterator[str]:
-    own = settings.learner.own
-    if own is None:
-        if settings.learner.shows_model:
-            yield "learner.shows_model goes with learner.own; remove it"
-        return
-    if own not in {entry.name for entry in settings.owners}:
-        yield f"learner.own: {own!r} is not an owner of this study; name one of its owners"
-    if settings.algorithm.initiative != "learner":
-        yield (
-            'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '
-            "has no clock and no port"
-        )
-    if not settings.learner.shows_model:
-        yield (
-            f"learner.own: {own}'s records are asked without noise, and the queries show the other "
-            "owners models made from them; set learner.shows_model = true if they may see that"
-        )

@@ -14,7 +14,7 @@ from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import NAMED, as_number, never_asked
+from learner.results.verdict_words import NAMED, as_number, how_many_gain, never_asked
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
@@ -132,14 +132,13 @@ def _quality(summary: Summary) -> list[str]:
         lines = quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.relative_fitness is not None:
-        gaining = sum(bool(owner.gains) for owner in summary.owners)
         silent = summary.relative_fitness_noiseless
         without = "" if silent is None else f", without noise {silent:.3g}"
         free = summary.relative_fitness_public
         beside = "" if free is None else f", of the public model {free:.3g}"
         lines.append(
             f"Relative fitness {summary.relative_fitness:.3g} (0 is the best linear model of all "
-            f"records){without}{beside}; {gaining} of {len(summary.owners)} owners gain from "
+            f"records){without}{beside}; {how_many_gain(summary)} owners gain from "
             "taking part."
         )
     if not lines:

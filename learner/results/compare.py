@@ -13,7 +13,7 @@ from common.texts import number_words, printable
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 from learner.results.quality_words import interval_words, is_better
 from learner.results.summary import Summary
-from learner.results.verdict_words import epsilons_spent
+from learner.results.verdict_words import epsilons_spent, how_many_gain
 
 HEADS = (
     *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
@@ -92,7 +92,6 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
     if quality is not None:
         words = f"{WORDS[quality.measure]} {interval_words(quality.common)}"
         quality_cell = Cell(f"{words}, {quality.on}", quality.common.value)
-    gaining = sum(bool(owner.gains) for owner in summary.owners)
     return [
         printable(name),
         summary.algorithm,
@@ -102,5 +101,5 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
         quality_cell,
         "-" if fitness is None else Cell(f"{fitness:.3g}", fitness),
         "-" if free is None else Cell(f"{free:.3g}", free),
-        f"{gaining} of {len(summary.owners)}" if summary.is_evaluated else "-",
+        how_many_gain(summary) if summary.is_evaluated else "-",
     ]

@@ -33,7 +33,13 @@ from learner.results.report import (
 )
 from learner.results.summary import Summary
 from learner.results.validation_part import validation_part
-from learner.results.verdict_words import as_number, epsilons_spent, notes, verdict_lines
+from learner.results.verdict_words import (
+    as_number,
+    epsilons_spent,
+    how_many_gain,
+    notes,
+    verdict_lines,
+)
 
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.
@@ -119,8 +125,7 @@ def _first(summary: Summary) -> str:
         measure = MEASURES[summary.quality.measure]
         tiles.append((number_words(summary.quality.common.value), f"{measure}, common model"))
     if summary.is_evaluated and summary.own is None:
-        gaining = sum(bool(owner.gains) for owner in summary.owners)
-        tiles.append((f"{gaining} of {len(summary.owners)}", "owners who gain from taking part"))
+        tiles.append((how_many_gain(summary), "owners who gain from taking part"))
     if spent:
         tiles.append((f"{spent[-1]:g}", "epsilon spent by the owner that spent most"))
     tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))

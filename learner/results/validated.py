@@ -26,8 +26,9 @@ from pydantic import BaseModel, ConfigDict
 
 from common.arrays import Matrix, Vector
 from common.names import Name
+from common.quality import COVERAGE
 from common.validation import Factors, ValidationMeans, factors_of, unpack_validation
-from learner.planning.noise_width import COVERAGE, half_width
+from learner.planning.noise_width import half_width
 from learner.planning.validation import ValidationBounds
 from learner.training.validation import Validated
 

@@ -103,6 +103,11 @@ def who_gains(summary: Summary) -> str:
     return f"By taking part {gains_in_words(gaining, others)}, judged on all records."
 
 
+def how_many_gain(summary: Summary) -> str:
+    """How many of the owners gain."""
+    return f"{sum(bool(owner.gains) for owner in summary.owners)} of {len(summary.owners)}"
+
+
 def notes(summary: Summary) -> list[str]:
     """What a reader should know before the numbers."""
     lines = []

@@ -109,6 +109,14 @@ def shortened(proposal: Proposal, *, largest_stable: float = np.inf) -> Proposal
     Args:
       proposal: The study.
       largest_stable: The largest stable step alpha of Algorithm 1.
+
+    >>> from common.losses import Regulariser
+    >>> rounds = SynchronousAverage(weights=np.ones(1), num_features=1, theta_max=1.0,
+    ...     regulariser=Regulariser(coefficient=0.0), initial_step=0.01, horizon=12_000)
+    >>> study = Proposal(algorithm=rounds, num_records=np.ones(1), unit_scales=np.ones(1))
+    >>> short = shortened(study)
+    >>> short.algorithm.horizon, short.algorithm.initial_step, short.unit_scales
+    (3000, 0.02, array([2.]))
     """
     algorithm = proposal.algorithm
     if isinstance(algorithm, OneShot) or algorithm.horizon <= TICKS:

@@ -20,7 +20,6 @@ from learner.simulated.studies import Proposal, run_in_worlds, shortened
 from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World
 
-RUNS, WORLDS = 96, 12
 # The share of the runs between the ends of an interval.
 COVERAGE = 0.9
 # Of n independent runs these shares' quantiles are too near each other by so many n-ths.
@@ -151,7 +150,7 @@ def deal(
     num_records: Vector,
     *,
     known: Sequence[int | None] = (),
-    worlds: int = WORLDS,
+    worlds: int,
     rng: np.random.Generator,
 ) -> list[World]:
     """Worlds in which public records play the owners, from public records and public facts only.
@@ -174,7 +173,7 @@ def forecast(
     public: PublicGroups,
     worlds: Sequence[World],
     *,
-    runs: int = RUNS,
+    runs: int,
     rng: np.random.Generator,
 ) -> Forecast:
     """The distribution of the study's outcome.

@@ -16,7 +16,7 @@ from common.features import FeatureMap
 from common.findings import Finding, State, fails, passes, unchecked
 from common.privacy import in_short
 from common.terms import OwnerDescription, StudyTerms
-from common.texts import counted, first_few, printable
+from common.texts import claimed, counted, first_few
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
 from learner.planning.guard import NotBegunError
@@ -29,7 +29,6 @@ RULES = (
 # A certificate that was made just now is valid from five minutes ago.
 LARGEST_SKEW_SECONDS = 300.0
 SHOWN_COLUMNS = 5
-LONGEST_SHOWN = 80
 UNKNOWN = "nothing is known of the site yet"
 # What an officer can do about a budget; what was spent stays spent.
 PER_STUDY = "policy.epsilon_per_study is the owner's own"
@@ -128,7 +127,7 @@ def _found(seen: Seen, asked: Asked, now: datetime) -> Iterator[Finding]:
     if seen.peer is not None and seen.peer.name != asked.name:
         yield fails(
             "name",
-            f"the certificate there is that of {printable(seen.peer.name, LONGEST_SHOWN)!r}; give "
+            f"the certificate there is that of {claimed(seen.peer.name)!r}; give "
             "each owner its own address, and each machine its own files",
         )
         return
@@ -172,7 +171,7 @@ def _line(seen: Seen, now: datetime) -> Iterator[Finding]:
 
 
 def _version(description: OwnerDescription) -> Finding:
-    version = printable(description.version, LONGEST_SHOWN)
+    version = claimed(description.version)
     if version == PROGRAM_VERSION:
         return passes("version", version)
     theirs = f"version {version}" if version else "a version too old to say which"
@@ -229,7 +228,7 @@ def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Fin
 def _loss(description: OwnerDescription, loss: str) -> Finding:
     if loss in description.losses:
         return passes("loss", loss)
-    known = printable(", ".join(description.losses), LONGEST_SHOWN) or "none"
+    known = claimed(", ".join(description.losses)) or "none"
     return fails("loss", f"it does not answer for {loss}, only for {known}; see its policy.losses")
 
 

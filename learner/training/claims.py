@@ -21,7 +21,7 @@ from common.headers import LONGEST_COLUMN_NAME
 from common.privacy import plan_noise
 from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from common.texts import printable
+from common.texts import claimed
 
 # More records cannot be served: their noise would not fit an integer of 64 bits.
 MOST_RECORDS = 2**39
@@ -60,7 +60,7 @@ def check_description(described: OwnerDescription, *, name: str) -> OwnerDescrip
     """
     if described.name != name:
         raise InputError(
-            f"owner {name} says that its name is {printable(described.name, 80)!r}; use that name "
+            f"owner {name} says that its name is {claimed(described.name)!r}; use that name "
             "in the study, or set its address right"
         )
     if not 0 < described.num_records <= MOST_RECORDS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from common.arrays import Vector
@@ -33,13 +33,11 @@ class Applied:
       k: Its number from 1; k counts communications, not ticks, as the paper does.
       entry: The tick and its responses.
       central_model: The central model after it, shape (p,).
-      replayed: True when it came from the journal of an earlier start.
     """
 
     k: int
     entry: TickEntry
     central_model: Vector
-    replayed: bool = field(kw_only=True)
 
 
 def run(
@@ -81,7 +79,6 @@ def run(
             if replay.was_missed(position):
                 continue
             entry = replay.entry(position, tick)
-            replayed = entry is not None
             if entry is not None:
                 pace.replayed(entry)
             else:
@@ -97,7 +94,7 @@ def run(
                     continue
             state = algorithm.apply_responses(state, tick, entry.gradients)
             k += 1
-            on_applied(Applied(k, entry, algorithm.central_model(state), replayed=replayed))
+            on_applied(Applied(k, entry, algorithm.central_model(state)))
             if k == horizon:  # before the next tick is drawn: live ones wait
                 break
     replay.end()

@@ -45,7 +45,7 @@ from owner.ledger import Ledger
 from owner.ledger_reading import read_studies
 from owner.mechanism import DrawnAhead, SecureNoise
 from owner.server import start_owner
-from owner.trial_study import leaves_algorithm
+from owner.trial_study import ASSUMED_ROUNDS, leaves_algorithm
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,10 @@ def test_an_owner_knows_as_the_learner_whether_the_algorithm_is_left_open(change
     # Groups are asked by ticks alone, whose noise is told.
     is_open = settings.algorithm.name == "auto" and not settings.groups
     assert leaves_algorithm(table) == is_open
+
+
+def test_the_rounds_that_an_owner_assumes_are_the_most_that_a_learner_chooses():
+    assert max(ROUNDS) == ASSUMED_ROUNDS
 
 
 def test_check_tells_the_noise_of_moments(owner_folder, make_terms, public_table, tmp_path):

@@ -148,12 +148,14 @@ def test_what_is_asked_is_shown_as_an_officer_would_write_it():
             owner="a",
             epsilon=Fraction(1),
             loss="squared",
+            theta_max=0.5,
             way="serve",
             address="a:1",
         ),
         feature_map=fitted.model_copy(update={"target": target}),
     )
     told = list(asked_in_words(cast(Any, invited)))
+    assert "squared loss, no coefficient beyond 0.5, to serve at a:1" in told[0]
     assert "  job: one of 'Médecine, interne', 'Urgences'" in told
     assert "  day: a date, mostly from 2020-01 to 2021-11" in told
     assert any(line.startswith("epsilon 1: strong protection, ") for line in told)

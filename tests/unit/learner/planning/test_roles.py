@@ -1,5 +1,6 @@
 """Groups, clock rates, initiative and an owner as the learner: what the settings mean."""
 
+from fractions import Fraction
 from itertools import islice
 
 import numpy as np
@@ -259,3 +260,22 @@ def test_what_no_owner_takes_is_refused_before_it_is_planned(table, value):
     """The plan of such a box did not converge, and that of such a clip was called damaged."""
     with pytest.raises(InputError, match=r"1e-100 .* 1e\+100"):
         study(**{table: value})
+
+
+def test_an_epsilon_that_owners_refuse_is_refused_with_the_settings():
+    """An owner refused the digits of the part for training, or for validation, in its own words."""
+    short = Fraction(1, 10**17)
+    for privacy in (
+        {"epsilon": f"1/{10**18 + 1}"},
+        {"epsilon": f"{10**18 + 1}"},
+        {"epsilon": str(short), "validation": "1/101"},
+        {"epsilon": str(10**17), "validation": f"1/{10**18 + 1}"},
+    ):
+        with pytest.raises(InputError, match=r"study\.toml: epsilon .* 18 digits above or below"):
+            study(privacy=privacy)
+    with pytest.raises(InputError, match="18 digits"):
+        study(owners=[{"name": "a"}, {"name": "b", "epsilon": f"1/{10**19}"}])
+    settings = study(privacy={"epsilon": str(short), "validation": "1/10"})
+    entry = settings.owners[0]
+    asked = [settings.for_training(entry), settings.for_validation(entry)]
+    assert asked == [Fraction(9, 10**18), Fraction(1, 10**18)]

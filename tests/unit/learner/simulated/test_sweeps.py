@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -144,6 +145,35 @@ def test_who_is_killed_leaves_no_process_that_computes(tmp_path):
         sweep.wait()
     for process in os.listdir(tmp_path):
         wait_until(lambda process=process: not is_there(process))
+
+
+def begun_and_stopped(**_):
+    """A stop comes as computing begins; what a thread of joblib's needs is gone when it begins."""
+
+    def results():
+        try:
+            yield
+        finally:
+            late = threading.Thread(target=lambda: {}["what was taken from it"])
+            late.start()
+            late.join()
+
+    def begin(calls):
+        begun = results()
+        next(begun)
+        signal.raise_signal(signal.SIGINT)
+        return begun
+
+    return begin
+
+
+def test_a_thread_that_fails_as_a_sweep_is_stopped_says_nothing(tmp_path, monkeypatch):
+    hook = threading.excepthook
+    monkeypatch.setattr("joblib.Parallel", begun_and_stopped)
+    points = {f"p{x}": (x, str(tmp_path / "log")) for x in (1, 2)}
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(work, points, workers=Workers(jobs=2))
+    assert threading.excepthook is hook
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):

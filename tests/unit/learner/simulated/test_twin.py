@@ -20,6 +20,7 @@ from learner.simulated.twin import COVERAGE, deal, forecast, prediction_interval
 from learner.simulated.world import World
 
 P = 3
+RUNS, WORLDS = 96, 12
 PROBLEM = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
 
 
@@ -112,7 +113,9 @@ def test_owners_who_differ_by_chance_alone_are_not_forecast_worse_by_themselves(
         return Records(features=x, targets=x.sum(axis=1) + rng.normal(size=size))
 
     public = PublicGroups(problem=problem, records=records(n), labels=None)
-    told = np.median([w.relative_fitness_alone for w in deal(public, sizes, rng=rng)], axis=0)
+    told = np.median(
+        [w.relative_fitness_alone for w in deal(public, sizes, worlds=WORLDS, rng=rng)], axis=0
+    )
     # A third of the union's records are an owner's own.
     assert 0.6 < told.mean() / (2 / 3 * p / 900) < 1.6
 
@@ -139,7 +142,7 @@ def test_what_a_schedule_counts_is_taken_into_account_run_by_run():
 def test_the_bias_of_clipping_is_in_the_forecast():
     rng = np.random.default_rng(2)
     quiet = proposal(noise=1e-6)
-    worlds = deal(PUBLIC, SIZES, rng=rng)
+    worlds = deal(PUBLIC, SIZES, worlds=WORLDS, rng=rng)
     free = forecast(quiet, PUBLIC, worlds, runs=48, rng=rng).expected
     clipped = replace(quiet, clip=0.3)
     told = forecast(clipped, PUBLIC, worlds, runs=48, rng=rng).expected
@@ -170,7 +173,7 @@ def test_owners_that_drop_out_cost_ticks():
     rng = np.random.default_rng(4)
     away = Attendance(availability=np.full(3, 0.3), mean_absence=5.0)
     study = proposal()
-    worlds = deal(PUBLIC, SIZES, rng=rng)
+    worlds = deal(PUBLIC, SIZES, worlds=WORLDS, rng=rng)
     there = forecast(study, PUBLIC, worlds, runs=240, rng=rng).expected
     gone = forecast(replace(study, attendance=away), PUBLIC, worlds, runs=240, rng=rng).expected
     assert gone > 1.2 * there
@@ -197,7 +200,9 @@ def test_the_public_model_is_forecast_as_it_is_for_real_owners():
     for seed in range(15):
         drawn = PublicGroups(problem=PROBLEM, records=make_records(300, 50 + seed), labels=None)
         rng = np.random.default_rng(seed)
-        told = forecast(proposal("moments"), drawn, deal(drawn, SIZES, worlds=6, rng=rng), rng=rng)
+        told = forecast(
+            proposal("moments"), drawn, deal(drawn, SIZES, worlds=6, rng=rng), runs=RUNS, rng=rng
+        )
         public.append(told.public)
         evaluation = World.of(SHARDS, PROBLEM).evaluation
         real.append(evaluation.relative_fitness(drawn.theta_optimal[None])[0])
@@ -224,7 +229,7 @@ def test_what_a_model_of_classes_does_not_know_is_missing_once():
     assert min(there) < np.median(honest) < max(there) / 3
     start = {"start": public.theta_optimal, "rho": 200**2 * 1e-8}
     study = proposal(noise=0.0, algorithm=replace(algorithm("last"), **start))
-    told = forecast(study, public, worlds, rng=np.random.default_rng(5))
+    told = forecast(study, public, worlds, runs=RUNS, rng=np.random.default_rng(5))
     assert told.relative_fitness_public == pytest.approx(np.maximum(there, honest))
     # It hardly moves, so it is as good as the model that it begins at.
     assert told.by_world == pytest.approx(told.relative_fitness_public, rel=0.05)
@@ -254,7 +259,7 @@ def test_who_leaves_the_public_model_behind_lacks_little_of_what_it_does_not_kno
     missing = np.maximum(honest - factor * free, 0.0)
     assert missing.max() > 0.5 * np.median(honest)
     study = proposal(noise=0.0, algorithm=newton_of(public, SIZES))
-    told = forecast(study, public, worlds, rng=np.random.default_rng(5))
+    told = forecast(study, public, worlds, runs=RUNS, rng=np.random.default_rng(5))
     left = np.stack(
         [
             world.evaluation.relative_fitness(models)
@@ -302,7 +307,9 @@ def test_forecasts_hold_what_comes_of_classes_told_apart_nearly_without_a_mistak
     for seed in range(8):
         public = PublicGroups(problem=problem, records=classes(60, p=p, seed=seed), labels=None)
         worlds = deal(public, sizes, worlds=12, rng=np.random.default_rng(seed))
-        told = forecast(study_at_start(public, sizes), public, worlds, rng=np.random.default_rng(1))
+        told = forecast(
+            study_at_start(public, sizes), public, worlds, runs=RUNS, rng=np.random.default_rng(1)
+        )
         shards = [classes(80, p=p, seed=100 + 5 * seed + i) for i in range(5)]
         world = World.of(shards, problem)
         free = world.evaluation.relative_fitness(public.theta_optimal[None])[0]
@@ -326,9 +333,9 @@ def test_the_shrunk_public_model_is_forecast_as_who_begins_there_and_stays(loss)
     )
     worlds = deal(public, sizes, worlds=4, rng=np.random.default_rng(0))
     study = study_at_start(public, sizes, public.start)
-    stays = forecast(study, public, worlds, rng=np.random.default_rng(1))
+    stays = forecast(study, public, worlds, runs=RUNS, rng=np.random.default_rng(1))
     study = replace(study, algorithm=newton_of(public, sizes))
-    told = forecast(study, public, worlds, rng=np.random.default_rng(1))
+    told = forecast(study, public, worlds, runs=RUNS, rng=np.random.default_rng(1))
     assert told.shrunk == pytest.approx(stays.expected, rel=0.01)
     assert told.shrunk != pytest.approx(told.public, rel=0.05)
     assert stays.shrunk is None
@@ -341,7 +348,9 @@ def test_an_own_model_lacks_what_worlds_do_not_know_by_how_few_records_it_has(re
     problem = Problem(loss=Logistic(), regulariser=Regulariser(coefficient=1e-5), theta_max=20.0)
     public = PublicGroups(problem=problem, records=classes(60, p=16, seed=0), labels=None)
     worlds = deal(public, sizes, worlds=1, rng=np.random.default_rng(0))
-    told = forecast(study_at_start(public, sizes), public, worlds, rng=np.random.default_rng(1))
+    told = forecast(
+        study_at_start(public, sizes), public, worlds, runs=RUNS, rng=np.random.default_rng(1)
+    )
     (factor,), (honest,) = public.outside.honest(1)
     (there,) = worlds[0].evaluation.relative_fitness(public.theta_optimal[None])
     missing = honest - factor * there
