@@ -19,6 +19,7 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.parquet_files import ParquetFile
 from common.quote_marks import swallowed_notes, undecoded_notes
+from common.short_rows import short_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
 
@@ -94,8 +95,8 @@ _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
-    And for numbers of several units, for cells that a quotation mark made of many rows, and for
-    an index that was saved as none of the columns.
+    And for numbers of several units, cells that a quotation mark made of many rows, rows that are
+    too short, and an index that was saved as none of the columns.
 
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
@@ -107,7 +108,8 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
     units = [*_unit_notes(texts), *_error_notes(texts)]
     if source is None:
         return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
-    first = open_source(source, base=base).parts[0].table
+    parts = open_source(source, base=base).parts
+    first = parts[0].table
     if isinstance(first, ParquetFile):
         return [*units, *_index_notes(first)]
     if not isinstance(first, CsvFile):
@@ -115,7 +117,7 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
     if source.encoding is not None:
         odd += undecoded_notes(table, encoding=source.encoding)
-    return [*odd, *_number_notes(source, first, base=base, texts=texts)]
+    return [*odd, *short_notes(parts), *_number_notes(source, first, base=base, texts=texts)]
 
 
 def _index_notes(first: ParquetFile) -> list[str]:

@@ -149,6 +149,13 @@ def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path):
     assert told.startswith("b: the cell of row 10 below the header holds 30 lines that look like")
 
 
+def test_rows_that_are_too_short_are_told_of(tmp_path):
+    (tmp_path / "t.csv").write_text("age,sex,days\n61,f,3\n42,5\n7,m,1\n")
+    source = TableSource(path=tmp_path / "t.csv")
+    (told,) = mark_notes(source, base=tmp_path, table=read_table(source, base=tmp_path))
+    assert "1 row has fewer cells than the header has names; the first, row 2 below" in told
+
+
 def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
     (tmp_path / "t.csv").write_text("ort,x\nSüd,1\nNord,2\n", encoding="utf-8")
     for encoding in (None, "utf-8", "ascii"):
