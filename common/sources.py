@@ -238,9 +238,8 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")
-    given = [name for name, value in vars(dialect).items() if value is not None]
-    if given and not any(isinstance(part.table, CsvFile) for part in parts):
-        raise InputError(f"{path}: {given[0]} is for CSV files only; remove {given[0]}")
+    if not any(isinstance(part.table, CsvFile) for part in parts):
+        dialect.refuse_elsewhere(str(path))
     return Source(str(path), parts)
 
 
@@ -333,12 +332,14 @@ def _no_table(path: Path) -> str:
     )
 
 
-def database_source(place: str, query: str, *, base: Path) -> Source:
+def database_source(place: str, query: str, *, base: Path, dialect: Dialect) -> Source:
     """What a query selects in the PostgreSQL database that "file:PATH" or "env:NAME" names.
 
     Raises:
-      InputError: Nothing is there, or it is no address of a database.
+      InputError: Nothing is there, it is no address of a database, or what is said of the reading
+        is for CSV files.
     """
+    dialect.refuse_elsewhere("database")
     uri = read_secret(place, base=base, setting="database")
     if not _POSTGRES.fullmatch(uri):
         raise InputError(

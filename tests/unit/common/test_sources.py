@@ -138,6 +138,10 @@ def test_what_is_said_of_csv_is_refused_elsewhere(tmp_path, name, value):
     FRAME.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(InputError, match=f"{name} is for CSV files only; remove {name}"):
         read(tmp_path, "t.parquet", **{name: value})
+    (tmp_path / "address").write_text("postgresql://a:b@c/d")
+    at = {"database": "file:address", "query": "select 1", name: value}
+    with pytest.raises(InputError, match=f"database: {name} is for CSV files only; remove {name}"):
+        open_source(TableSource.model_validate(at), base=tmp_path)
 
 
 def test_each_cell_has_its_own_encoding(tmp_path):
