@@ -21,6 +21,7 @@ from common.dialects import Dialect
 from common.errors import CoprivError, InputError, UnreachableError
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+from common.places import of_windows
 from common.postgres import Postgres, is_away
 from common.pushdown import Extent
 from common.small_files import read_secret
@@ -302,7 +303,7 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
     """The table of one file."""
     name = path.name.lower()
     if not path.is_file():
-        raise InputError(f"{path}: no such file; give {KINDS}")
+        raise InputError(f"{path}: no such file; {of_windows(path)}give {KINDS}")
     if name.endswith(PARQUET_ENDINGS):
         return ParquetFile(path)
     if name.endswith(CSV_ENDINGS):

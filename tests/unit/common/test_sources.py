@@ -130,6 +130,13 @@ def test_a_zone_that_is_not_known_is_named_with_its_column(tmp_path):
     assert read(tmp_path, "2.parquet")["day"][0].hour == 1
 
 
+def test_a_path_of_windows_is_told_as_such(tmp_path):
+    for name, is_told in (("..\\stays.csv", True), ("..\table.csv", True), ("x.csv", False)):
+        with pytest.raises(InputError, match=r"no such file; ") as refused:
+            read(tmp_path, name)
+        assert ("; write / between folders and files; give" in str(refused.value)) is is_told
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("separator", ";"), ("encoding", "cp1252"), ("decimal", ","), ("dates", "day-first")],
