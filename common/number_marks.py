@@ -29,7 +29,6 @@ IN_A_FRAME = 'read its file with decimal = "," and thousands = "."'
 
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
 _BEFORE, _BEHIND = r"[+-]? ?(?:[$€£] ?-?)?", " ?%?"
-_WHOLE = r"[0-9]+"
 _POINT_GROUPS = r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+"
 _COMMA_GROUPS = "[1-9][0-9]{0,2}(?:,[0-9]{3})+"
 
@@ -43,11 +42,11 @@ _THOUSANDS = _form(_POINT_GROUPS)
 _THOUSANDS_OR_LESS = _form(f"{_POINT_GROUPS}|[0-9]{{1,3}}")
 # Of these some is no decimal of three digits, to which each number was rounded.
 _SURE_TO_BE_WHOLE = _form(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}|[0-9]{1,3}")
-_POINTED = _form(rf"(?:{_COMMA_GROUPS}|{_WHOLE})(?:\.[0-9]+)?")
+_POINTED = _form(rf"(?:{_COMMA_GROUPS}|[0-9]+)(?:\.[0-9]+)?")
 _GROUPED_BY_COMMA = _form(_COMMA_GROUPS)
-_COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
-# Digits in groups of three that begin as a number does: what begins with 0 is a code.
-_SPACED = r"[1-9][0-9]{0,2}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?"
+_COMMA = _form(f"(?:{_POINT_GROUPS}|[0-9]+)(?:,[0-9]+)?")
+# Digits in groups of three, or of India's two, that begin as a number does: 0 begins a code.
+_SPACED = r"[1-9][0-9]{0,2}(?:[ '\u2019][0-9]{3}|(?:,[0-9]{2})+,[0-9]{3})+(?:[.,][0-9]+)?"
 _DIGITS = "[0-9][0-9.,]*"
 _CURRENCIES = (
     "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|RUB|SAR|"
@@ -78,10 +77,11 @@ _SHORT = (
 # Before the hours of a duration, as Python and databases write it.
 _DAYS = r"-?[0-9]+ days?,? [+-]?"
 # Numbers in brackets, with the sign behind, with a typographer's minus, in groups of three, about
-# right, behind the mark of a text, with such a unit; times of the day; two in one cell.
+# right, behind a text's mark, with such a unit, as formulas; times of the day; two in one cell.
 _ODD = re.compile(
     rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
     rf"|{_BEFORE}{_SPACED}{_BEHIND}|(?:[~\u2248'\u2019]|ca\.?) ?{_DIGITS}|{_DIGITS} ?(?:{_SHORT})"
+    rf'|="[+-]?{_DIGITS}"'
     rf"|(?:{_DAYS})?[0-9]{{1,3}}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
     r"|[0-9]{1,3} ?/ ?[0-9]{1,3}",
     re.ASCII,

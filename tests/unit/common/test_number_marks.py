@@ -177,10 +177,14 @@ def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
         (["$5", "\u20ac7", "9"], ""),
         (["12 Main", "9 Elm", "7"], ""),
         (["12 June", "13 May"], ""),
+        (["10,500", "1,10,500", "12,34,567.50"], "1,10,500"),
+        (["10,500", "1,110,500"], ""),
+        (['="61"', '="7.5"'], '="61"'),
+        (['="61"', '="A7"'], ""),
         (["3 north", "4 south"], ""),
     ],
 )
-def test_amounts_in_several_currencies_or_units_are_numbers_that_are_not_read(cells, example):
+def test_amounts_in_several_currencies_units_or_forms_are_numbers_that_are_not_read(cells, example):
     assert unread_number(cells) == example
 
 
