@@ -314,11 +314,11 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
     if query is None:
         tables = reading(database.tables, str(path))
         # What is no plain name would have to be typed otherwise than it is shown.
-        plain = (table for table in tables if printable(table) == table and '"' not in table)
-        example = next(plain, "TABLE")
+        plain = (sql for name, sql in tables.items() if printable(name) == name and '"' not in name)
+        example = next(plain, '"TABLE"')
         raise InputError(
-            f"{path}: a database needs query, such as 'select * from \"{example}\"'; it has the "  # noqa: S608
-            f"tables {named(tables, 10) or '(none)'}"
+            f"{path}: a database needs query, such as 'select * from {example}'; it has the "  # noqa: S608
+            f"tables {named([*tables], 10) or '(none)'}"
         )
     return database
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -493,6 +494,18 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     with pytest.raises(InputError, match=why):
         read(tmp_path, database, query=query)
     assert (tmp_path / database).read_bytes() == before
+
+
+def test_the_query_that_is_advised_can_be_typed_whatever_schema_a_table_is_of(tmp_path):
+    """It left out the schema, and named a table that is not there."""
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as opened:
+        opened.execute('create schema ward; create table ward."a.b" as select 1 as x')
+        opened.execute("create table z as select 2 as x")
+    with pytest.raises(InputError, match=r"it has the tables ward\.a\.b, z$") as refused:
+        read(tmp_path, "t.duckdb")
+    advised = re.search(r"such as '(.*)'; it", str(refused.value))[1]
+    assert read(tmp_path, "t.duckdb", query=advised)["x"].tolist() == [1]
+    assert read(tmp_path, "t.duckdb", query='select * from "z"')["x"].tolist() == [2]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[2Ja", 'a"b', "a" * 100_000])
