@@ -19,6 +19,7 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.parquet_files import ParquetFile
 from common.quote_marks import swallowed_notes, undecoded_notes
+from common.share_marks import share_notes
 from common.short_rows import short_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
@@ -105,7 +106,7 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
       table: Its rows as they were read; only its columns are looked at.
     """
     texts = _texts_of(table)
-    units = [*_unit_notes(texts), *_error_notes(texts)]
+    units = [*_unit_notes(texts), *share_notes(texts), *_error_notes(texts)]
     if source is None:
         return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
     parts = open_source(source, base=base).parts
@@ -115,8 +116,7 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
     if not isinstance(first, CsvFile):
         return units
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
-    if source.encoding is not None:
-        odd += undecoded_notes(table, encoding=source.encoding)
+    odd += undecoded_notes(table, encoding=source.encoding)
     return [*odd, *short_notes(parts), *_number_notes(source, first, base=base, texts=texts)]
 
 

@@ -196,6 +196,14 @@ def test_numbers_of_several_currencies_are_told_of(tmp_path):
     )
 
 
+def test_shares_with_and_without_a_percent_sign_are_told_of(tmp_path):
+    rates = {"rate": ["5%", "0.04", "12 %", "0"], "part": ["5%", "6", "0", "7%"]}
+    low = {"low": ["0.5%", "0.04", "1 %", "0.2"], "sign": ["5%", "6%", "0", ""]}
+    (told,) = noted(tmp_path, ",", rates | low)
+    assert told.startswith("rate: cells such as '")
+    assert told.endswith("; write all with the sign, or none")
+
+
 def test_numbers_of_several_units_are_told_of(tmp_path):
     ages = {"age": ["2 years", "61 yrs", "3 months", "7"], "term": ["36 months", "1 mo", "12", ""]}
     (told,) = noted(tmp_path, ",", ages)

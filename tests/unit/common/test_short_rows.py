@@ -45,7 +45,9 @@ def test_rows_with_a_cell_below_each_name_are_not_told(tmp_path, text):
     assert told(path) == []
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "utf-16-le"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252", "utf-16-le"]
+)
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_they_are_found_in_any_encoding(tmp_path, encoding, ending, line_end):
