@@ -285,12 +285,18 @@ def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
         read(tmp_path, "t.csv", encoding=encoding)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
 def test_unicode_that_nothing_marks_is_told(tmp_path, encoding):
     (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode(encoding))
     with pytest.raises(InputError, match=r"the first line has the character 0.*--encoding utf-16"):
         read(tmp_path, "t.csv")
     assert list(read(tmp_path, "t.csv", encoding=encoding).columns) == ["größe", "y"]
+
+
+def test_utf_32_is_known_by_its_mark(tmp_path):
+    """Its first two bytes are the mark of UTF-16, whose encoding was advised in vain."""
+    (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode("utf-32"))
+    assert read(tmp_path, "t.csv").to_dict("list") == {"größe": ["1"], "y": ["2"]}
 
 
 @pytest.mark.parametrize("separator", ["x", "é", "7", '"', "\n", "\\t", ";;", ""])
