@@ -208,7 +208,10 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     folder = out / party.name
     found = None if renew else _still_good(folder, party, authority)
     certificate = found or _sign(folder, party, authority, days=days)
-    write_whole(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
+    trusted, ours = folder / "ca.pem", _pem(authority.certificate)
+    # While a CA is replaced the other one stands there, too.
+    if not (trusted.exists() and ours in read_own(trusted)):
+        write_whole(trusted, ours, mode=0o644)
     return Issued(
         party=party, folder=folder, expires=certificate.not_valid_after_utc, made=found is None
     )

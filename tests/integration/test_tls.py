@@ -868,6 +868,21 @@ def test_a_new_ca_is_made_where_the_folder_is_named(tmp_path, monkeypatch):
         sign_request(tmp_path, guest, ec.generate_private_key(key).public_key(), days=9)
 
 
+def test_both_cas_of_a_party_stay_while_one_replaces_the_other(tmp_path):
+    """The command that renews every day took the old one out, whose owners were then refused."""
+    old, new = (certs(tmp_path / name) / "learner" / "ca.pem" for name in ("old", "new"))
+    both = old.read_bytes() + new.read_bytes()
+    new.write_bytes(both)
+    certs(tmp_path / "new")
+    assert new.read_bytes() == both
+    certs(tmp_path / "new", renew=True)
+    assert new.read_bytes() == both
+    # What does not hold the CA is put right.
+    new.write_bytes(old.read_bytes())
+    certs(tmp_path / "new")
+    assert new.read_bytes() == (tmp_path / "new" / "ca" / "certificate.pem").read_bytes()
+
+
 def test_a_ca_that_is_gone_is_not_made_anew_beside_what_it_signed(tmp_path):
     certs(tmp_path / "certs")
     held = {path: path.read_bytes() for path in tmp_path.glob("certs/*/*.pem")}
