@@ -34,24 +34,25 @@ def short_notes(parts: Iterable[Part]) -> list[str]:
 def _short_rows(file: CsvFile) -> str:
     """How many rows lack a cell below a name, and which is the first; empty for none."""
     width = max((place for place, name in enumerate(file.header, 1) if name.strip()), default=0)
-    # Where each stands below the header, and how many cells it has.
-    found: list[tuple[int, int]] = []
-    blank = 0
+    # Where the first stands below the header, and how many cells it has: there may be millions.
+    first: tuple[int, int] | None = None
+    blank = count = 0
 
     def note(row: csv.InvalidRow) -> str:
-        nonlocal blank
+        nonlocal blank, count, first
         if row.actual_columns == 1 and not row.text.strip():
             blank += 1
         elif row.actual_columns < width:
-            found.append((row.number - 1 - blank, row.actual_columns))
+            count += 1
+            first = first or (row.number - 1 - blank, row.actual_columns)
         return "skip"
 
     if width > 1 and file.separator.isascii():
         _look_at_rows(file, note)
-    if not found:
+    if first is None:
         return ""
-    place, cells = found[0]
-    rows = counted(len(found), "row has", "rows have")
+    place, cells = first
+    rows = counted(count, "row has", "rows have")
     return (
         f"{rows} fewer cells than the header has names; the first, row {place:,} below it, has "
         f"{cells:,} of {width:,}. What is left out at the end is read as empty: put in a cell that "
