@@ -17,8 +17,9 @@ from common.csv_files import CsvFile, opened_bytes
 from common.sources import Part
 from common.texts import counted
 
-# Where a row is longer, the others are not looked at.
+# Where a row is longer, or so many are of another width, the others are not looked at.
 LONGEST_ROW = 2**22
+MOST_ROWS = 10_000
 
 
 def short_notes(parts: Iterable[Part]) -> list[str]:
@@ -34,25 +35,26 @@ def short_notes(parts: Iterable[Part]) -> list[str]:
 def _short_rows(file: CsvFile) -> str:
     """How many rows lack a cell below a name, and which is the first; empty for none."""
     width = max((place for place, name in enumerate(file.header, 1) if name.strip()), default=0)
-    # Where the first stands below the header, and how many cells it has: there may be millions.
+    # Where the first stands below the header, and how many cells it has.
     first: tuple[int, int] | None = None
-    blank = count = 0
+    seen = blank = count = 0
 
     def note(row: csv.InvalidRow) -> str:
-        nonlocal blank, count, first
+        nonlocal seen, blank, count, first
+        seen += 1
         if row.actual_columns == 1 and not row.text.strip():
             blank += 1
         elif row.actual_columns < width:
             count += 1
             first = first or (row.number - 1 - blank, row.actual_columns)
-        return "skip"
+        return "skip" if seen < MOST_ROWS else "error"
 
     if width > 1 and file.separator.isascii():
         _look_at_rows(file, note)
     if first is None:
         return ""
     place, cells = first
-    rows = counted(count, "row has", "rows have")
+    rows = counted(count, "row has", "rows have" if seen < MOST_ROWS else "rows or more have")
     return (
         f"{rows} fewer cells than the header has names; the first, row {place:,} below it, has "
         f"{cells:,} of {width:,}. What is left out at the end is read as empty: put in a cell that "

@@ -65,6 +65,16 @@ def test_each_file_of_a_folder_is_looked_at(tmp_path):
     assert [note.partition(":")[0] for note in told(tmp_path)] == ["b.csv", "c.csv"]
 
 
+@pytest.mark.parametrize(("row", "told_of"), [("1,2", "10,000 rows or more have"), ("1,2,3,", "")])
+def test_no_more_rows_of_another_width_are_looked_at_than_a_few(tmp_path, row, told_of):
+    """Each takes as long as a hundred others."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,c\n" + f"{row}\n" * 10_002 + "1\n" * 3)
+    notes = told(path)
+    assert len(notes) == bool(told_of)
+    assert told_of in "".join(notes)
+
+
 @pytest.mark.parametrize("last", ["b" * 5_000_000, "b\xff"])
 def test_a_file_that_cannot_be_looked_at_to_its_end_is_read_as_ever(tmp_path, last):
     path = tmp_path / "t.csv"
