@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pandas as pd
 
@@ -62,6 +62,7 @@ _DAY_FIRST = re.compile(
 )
 _UNICODE_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as that of UTF-16 does
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
@@ -87,7 +88,7 @@ class CsvFile:
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
-        self._path = path
+        self.path = path
         self._dialect = dialect
 
     @cached_property
@@ -119,8 +120,8 @@ class CsvFile:
     @property
     def num_bytes(self) -> int:
         """About what all its cells take in memory."""
-        size = self._path.stat().st_size
-        return size * (20 if self._path.name.lower().endswith(".gz") else 3)
+        size = self.path.stat().st_size
+        return size * (20 if self.path.name.lower().endswith(".gz") else 3)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -163,7 +164,7 @@ class CsvFile:
         return column
 
     @cached_property
-    def _encoding(self) -> str:
+    def encoding(self) -> str:
         """The encoding that the parser gets.
 
         Raises:
@@ -172,7 +173,7 @@ class CsvFile:
         start = self._start(16)
         for mark, what, cure in _OTHERS:
             if start.startswith(mark):
-                raise InputError(f"{self._path}: is not CSV but {what}; {cure}")
+                raise InputError(f"{self.path}: is not CSV but {what}; {cure}")
         if self._dialect.encoding is not None:
             return self._dialect.encoding
         return next((name for mark, name in _UNICODE_MARKS if start.startswith(mark)), _BYTES)
@@ -180,27 +181,25 @@ class CsvFile:
     @property
     def _is_bytes(self) -> bool:
         """Whether cells are decoded one by one."""
-        return self._dialect.encoding is None and self._encoding == _BYTES
+        return self._dialect.encoding is None and self.encoding == _BYTES
 
     def _start(self, size: int) -> bytes:
         """The file's first bytes."""
-        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
-        with opened(self._path, "rb") as file:
-            start: bytes = file.read(size)
-        return start
+        with opened_bytes(self.path) as file:
+            return file.read(size)
 
     @cached_property
     def _first_lines(self) -> list[str]:
         """The first few lines that are not empty."""
         start = self._start(LONGEST_HEADER)
-        return _first_lines(start, self._encoding, where=str(self._path))
+        return _first_lines(start, self.encoding, where=str(self.path))
 
     def _check_widths(self) -> None:
         """Refuse a first row that is wider than the header: its cells would be shifted, or one."""
         first = self._first_lines[0]
         if _SEPARATOR_LINE.fullmatch(first):
             raise InputError(
-                f"{self._path}: the first line is {first.strip(_AROUND)!r}, which some programs "
+                f"{self.path}: the first line is {first.strip(_AROUND)!r}, which some programs "
                 "write above the header; remove that line"
             )
         header, *rows = self._rows(self.separator)
@@ -208,7 +207,7 @@ class CsvFile:
         found = f"{len(rows[0])} cells" if is_wide else self._hidden_cells(rows)
         if found:
             raise InputError(
-                f"{self._path}: the first row has {found}, but the header has "
+                f"{self.path}: the first row has {found}, but the header has "
                 f"{counted(len(header), 'name')}; {ABOVE}"
             )
 
@@ -253,12 +252,12 @@ class CsvFile:
         """What the parser makes of the file, without a view of its own on what cells mean."""
         return self._sound(
             lambda: pd.read_csv(
-                self._path,
+                self.path,
                 dtype=str,
                 keep_default_na=False,
                 index_col=False,
                 sep=self.separator,
-                encoding=self._encoding,
+                encoding=self.encoding,
                 encoding_errors="replace",
                 **options,
             )
@@ -270,14 +269,20 @@ class CsvFile:
             return parse()
         except pd.errors.EmptyDataError:
             raise InputError(
-                f"{self._path}: the file is empty; give a table with a header and records"
+                f"{self.path}: the file is empty; give a table with a header and records"
             ) from None
         except pd.errors.ParserError as error:
             place = _place_of_fault(str(error))
             if not place:
                 raise
             cure = ABOVE if place.endswith(" 1 name") else QUOTED
-            raise InputError(f"{self._path}: {place}; {cure}") from None
+            raise InputError(f"{self.path}: {place}; {cure}") from None
+
+
+def opened_bytes(path: Path) -> BinaryIO:
+    """A file's bytes, decompressed."""
+    is_packed = path.name.lower().endswith(".gz")
+    return cast("BinaryIO", (gzip.open if is_packed else open)(path, "rb"))
 
 
 def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:

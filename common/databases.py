@@ -184,8 +184,8 @@ class DatabaseFile(Database):
         self._path = path
 
     @abstractmethod
-    def tables(self) -> list[str]:
-        """The tables and views in it."""
+    def tables(self) -> dict[str, str]:
+        """The tables and views in it: what each is called, and how a query names it."""
 
     @cached_property
     def _count(self) -> int:
@@ -203,11 +203,15 @@ class DuckDbFile(DatabaseFile):
         duckdb = library("duckdb")
         return DuckDbSession(duckdb.connect(str(self._path), read_only=True, config=config))
 
-    def tables(self) -> list[str]:
-        """The tables and views in it."""
+    def tables(self) -> dict[str, str]:
+        """The tables and views in it: what each is called, and how a query names it."""
         with self._opened() as database:
-            found = database.execute("select table_name from information_schema.tables order by 1")
-            return [str(name) for (name,) in found.fetchall()]
+            found = database.execute(
+                "select table_schema, table_name from information_schema.tables order by 2, 1"
+            )
+            # Only those of the schema main need not say of which they are.
+            named = [row[1:] if row[0] == "main" else row for row in found.fetchall()]
+        return {".".join(parts): ".".join(map(quoted, parts)) for parts in named}
 
     @cached_property
     def _columns(self) -> Sequence[Column]:
@@ -259,14 +263,14 @@ class SqliteFile(DatabaseFile):
                     raise
                 raise KeyboardInterrupt from None
 
-    def tables(self) -> list[str]:
-        """The tables and views in it."""
+    def tables(self) -> dict[str, str]:
+        """The tables and views in it: what each is called, and how a query names it."""
         with self._opened() as database:
             found = database.execute(
                 "select name from sqlite_master where type in ('table', 'view') "
                 "and name not like 'sqlite_%' order by 1"
             )
-            return [str(name) for (name,) in found]
+            return {str(name): quoted(str(name)) for (name,) in found}
 
     @cached_property
     def _columns(self) -> Sequence[Column]:

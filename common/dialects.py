@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from common.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
@@ -24,6 +26,16 @@ class Dialect:
     encoding: str | None
     decimal: str | None
     dates: str | None
+
+    def refuse_elsewhere(self, title: str) -> None:
+        """Refuse a table that is no CSV file, if anything is said of how one is written.
+
+        Raises:
+          InputError: Something is.
+        """
+        for name, value in vars(self).items():
+            if value is not None:
+                raise InputError(f"{title}: {name} is for CSV files only; remove {name}")
 
 
 def _encoding(name: str) -> str:

@@ -11,6 +11,7 @@ from common.cells import holds_numbers
 from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.names import places_of, repeated
+from common.texts import LONGEST_NAME, printable
 
 # Learners take no longer one.
 LONGEST_COLUMN_NAME = 1_000
@@ -55,6 +56,24 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
         raise InputError(
             f"{where}: its column names look like a record ({why}); correct them; in a text file, "
             "add a line with the columns' names, or remove what stands above it"
+        )
+
+
+def refuse_single(names: Sequence[str], *, where: str) -> None:
+    """Refuse a table of one column, where a study would have nothing to learn from.
+
+    Args:
+      names: The names as the file has them.
+      where: What the table is called in an error.
+
+    Raises:
+      InputError: There is one only, as where cells stand between blanks.
+    """
+    if len(names) == 1:
+        raise InputError(
+            f"{where}: only one column was found, {printable(names[0], LONGEST_NAME)!r}; if "
+            "another character than , ; | or a tab stands between a text file's cells, set "
+            "separator (a blank: --separator ' '), else give a table with a target and inputs"
         )
 
 

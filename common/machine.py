@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common.addresses import check_free
 from common.errors import InputError
-from common.findings import Finding, fails, found_by, passes, unchecked
+from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
 from common.own_files import everybodys_folder, is_read_by_others
 from common.proxies import PROXIES, proxy_for
@@ -144,6 +144,22 @@ def mode_finding(rule: str, path: Path) -> Finding:
     if folder is not None:
         return fails(rule, f"{path}: others can replace it; chmod o-w {folder}")
     return passes(rule, f"{path}: mode {mode:o}")
+
+
+def exposed_findings(rule: str, where: str, *, base: Path) -> Iterator[Finding]:
+    """That others can read the file of a secret, if it is in one and they can.
+
+    Args:
+      rule: The rule's name.
+      where: "file:PATH" or "env:NAME", where the secret was found.
+      base: The folder where relative paths start.
+    """
+    kind, _, name = where.partition(":")
+    # What cannot be found is told where it is read.
+    if kind == "file" and os.path.exists(base / name):
+        finding = mode_finding(rule, base / name)
+        if finding.state is State.FAILS:
+            yield finding
 
 
 def folder_finding(rule: str, folder: Path) -> Finding:

@@ -19,6 +19,8 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.parquet_files import ParquetFile
 from common.quote_marks import swallowed_notes, undecoded_notes
+from common.share_marks import share_notes
+from common.short_rows import short_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, brief, named
 
@@ -28,7 +30,6 @@ IN_A_FRAME = 'read its file with decimal = "," and thousands = "."'
 
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
 _BEFORE, _BEHIND = r"[+-]? ?(?:[$€£] ?-?)?", " ?%?"
-_WHOLE = r"[0-9]+"
 _POINT_GROUPS = r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+"
 _COMMA_GROUPS = "[1-9][0-9]{0,2}(?:,[0-9]{3})+"
 
@@ -42,11 +43,11 @@ _THOUSANDS = _form(_POINT_GROUPS)
 _THOUSANDS_OR_LESS = _form(f"{_POINT_GROUPS}|[0-9]{{1,3}}")
 # Of these some is no decimal of three digits, to which each number was rounded.
 _SURE_TO_BE_WHOLE = _form(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}|[0-9]{1,3}")
-_POINTED = _form(rf"(?:{_COMMA_GROUPS}|{_WHOLE})(?:\.[0-9]+)?")
+_POINTED = _form(rf"(?:{_COMMA_GROUPS}|[0-9]+)(?:\.[0-9]+)?")
 _GROUPED_BY_COMMA = _form(_COMMA_GROUPS)
-_COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
-# Digits in groups of three that begin as a number does: what begins with 0 is a code.
-_SPACED = r"[1-9][0-9]{0,2}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?"
+_COMMA = _form(f"(?:{_POINT_GROUPS}|[0-9]+)(?:,[0-9]+)?")
+# Digits in groups of three, or of India's two, that begin as a number does: 0 begins a code.
+_SPACED = r"[1-9][0-9]{0,2}(?:[ '\u2019][0-9]{3}|(?:,[0-9]{2})+,[0-9]{3})+(?:[.,][0-9]+)?"
 _DIGITS = "[0-9][0-9.,]*"
 _CURRENCIES = (
     "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|RUB|SAR|"
@@ -77,10 +78,11 @@ _SHORT = (
 # Before the hours of a duration, as Python and databases write it.
 _DAYS = r"-?[0-9]+ days?,? [+-]?"
 # Numbers in brackets, with the sign behind, with a typographer's minus, in groups of three, about
-# right, behind the mark of a text, with such a unit; times of the day; two in one cell.
+# right, behind a text's mark, with such a unit, as formulas; times of the day; two in one cell.
 _ODD = re.compile(
     rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
     rf"|{_BEFORE}{_SPACED}{_BEHIND}|(?:[~\u2248'\u2019]|ca\.?) ?{_DIGITS}|{_DIGITS} ?(?:{_SHORT})"
+    rf'|="[+-]?{_DIGITS}"'
     rf"|(?:{_DAYS})?[0-9]{{1,3}}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
     r"|[0-9]{1,3} ?/ ?[0-9]{1,3}",
     re.ASCII,
@@ -94,8 +96,8 @@ _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
-    And for numbers of several units, for cells that a quotation mark made of many rows, and for
-    an index that was saved as none of the columns.
+    And for numbers of several units, cells that a quotation mark made of many rows, rows that are
+    too short, and an index that was saved as none of the columns.
 
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
@@ -104,18 +106,18 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
       table: Its rows as they were read; only its columns are looked at.
     """
     texts = _texts_of(table)
-    units = [*_unit_notes(texts), *_error_notes(texts)]
+    units = [*_unit_notes(texts), *share_notes(texts), *_error_notes(texts)]
     if source is None:
         return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
-    first = open_source(source, base=base).parts[0].table
+    parts = open_source(source, base=base).parts
+    first = parts[0].table
     if isinstance(first, ParquetFile):
         return [*units, *_index_notes(first)]
     if not isinstance(first, CsvFile):
         return units
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
-    if source.encoding is not None:
-        odd += undecoded_notes(table, encoding=source.encoding)
-    return [*odd, *_number_notes(source, first, base=base, texts=texts)]
+    odd += undecoded_notes(table, encoding=source.encoding)
+    return [*odd, *short_notes(parts), *_number_notes(source, first, base=base, texts=texts)]
 
 
 def _index_notes(first: ParquetFile) -> list[str]:

@@ -84,6 +84,18 @@ def _check_place(path: Path) -> Path:
     return path
 
 
+def of_windows(path: Path) -> str:
+    r"""What to do about a path as Windows has them: a part of a sentence, empty for any other.
+
+    Between double quotes of TOML, the backslash of \table.csv makes a tab.
+
+    >>> of_windows(Path("..\\stays.csv")), of_windows(Path("../stays.csv"))
+    ('write / between folders and files; ', '')
+    """
+    is_one = "\\" in str(path) or not str(path).isprintable()
+    return "write / between folders and files; " * is_one
+
+
 Place = Annotated[Path, AfterValidator(_check_place)]
 
 

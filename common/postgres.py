@@ -153,7 +153,8 @@ def is_away(error: Exception) -> bool:
     """Whether a server is not there, or answers nobody for now."""
     _, libpq, said = str(error).partition("[libpq] ")
     if not libpq:
-        return False
+        # While a query is prepared no cell is read, so none can be quoted.
+        return str(error).partition("Failed to prepare query: ")[2].startswith(_ENDED)
     if state := getattr(error, "sqlstate", None):
         return bool(state.startswith(_PASSING_STATES))
     if said.startswith("Failed to connect"):

@@ -49,16 +49,18 @@ def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[
     return notes
 
 
-def undecoded_notes(table: pd.DataFrame, *, encoding: str) -> list[str]:
+def undecoded_notes(table: pd.DataFrame, *, encoding: str | None) -> list[str]:
     r"""A sentence where an encoding that was typed does not know some characters.
 
     Args:
       table: The rows as they were read.
-      encoding: What was typed.
+      encoding: What was typed; without it every cell is decoded.
 
     >>> undecoded_notes(pd.DataFrame({"a": ["x", "S\ufffdd"]}), encoding="ascii")[0][:53]
     'a: has characters that are none in the encoding ascii'
     """
+    if encoding is None:
+        return []
     names = [
         brief(name)
         for name, cells in table.items()

@@ -21,6 +21,7 @@ from common.dialects import Dialect
 from common.errors import CoprivError, InputError, UnreachableError
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+from common.places import of_windows
 from common.postgres import Postgres, is_away
 from common.pushdown import Extent
 from common.small_files import read_secret
@@ -238,9 +239,8 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")
-    given = [name for name, value in vars(dialect).items() if value is not None]
-    if given and not any(isinstance(part.table, CsvFile) for part in parts):
-        raise InputError(f"{path}: {given[0]} is for CSV files only; remove {given[0]}")
+    if not any(isinstance(part.table, CsvFile) for part in parts):
+        dialect.refuse_elsewhere(str(path))
     return Source(str(path), parts)
 
 
@@ -303,7 +303,7 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
     """The table of one file."""
     name = path.name.lower()
     if not path.is_file():
-        raise InputError(f"{path}: no such file; give {KINDS}")
+        raise InputError(f"{path}: no such file; {of_windows(path)}give {KINDS}")
     if name.endswith(PARQUET_ENDINGS):
         return ParquetFile(path)
     if name.endswith(CSV_ENDINGS):
@@ -314,11 +314,11 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
     if query is None:
         tables = reading(database.tables, str(path))
         # What is no plain name would have to be typed otherwise than it is shown.
-        plain = (table for table in tables if printable(table) == table and '"' not in table)
-        example = next(plain, "TABLE")
+        plain = (sql for name, sql in tables.items() if printable(name) == name and '"' not in name)
+        example = next(plain, '"TABLE"')
         raise InputError(
-            f"{path}: a database needs query, such as 'select * from \"{example}\"'; it has the "  # noqa: S608
-            f"tables {named(tables, 10) or '(none)'}"
+            f"{path}: a database needs query, such as 'select * from {example}'; it has the "  # noqa: S608
+            f"tables {named([*tables], 10) or '(none)'}"
         )
     return database
 
@@ -333,12 +333,14 @@ def _no_table(path: Path) -> str:
     )
 
 
-def database_source(place: str, query: str, *, base: Path) -> Source:
+def database_source(place: str, query: str, *, base: Path, dialect: Dialect) -> Source:
     """What a query selects in the PostgreSQL database that "file:PATH" or "env:NAME" names.
 
     Raises:
-      InputError: Nothing is there, or it is no address of a database.
+      InputError: Nothing is there, it is no address of a database, or what is said of the reading
+        is for CSV files.
     """
+    dialect.refuse_elsewhere("database")
     uri = read_secret(place, base=base, setting="database")
     if not _POSTGRES.fullmatch(uri):
         raise InputError(

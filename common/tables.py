@@ -136,13 +136,13 @@ def open_source(source: TableSource, *, base: Path, default: TablePlace | None =
       InputError: There is none, or its kind is not known.
     """
     at = placed(source, default)
-    if at.database is not None:
-        return database_source(at.database, at.query or "", base=base)
-    if at.path is None:
-        raise InputError(f"no table is named; set path under [data]: {KINDS}")
     dialect = Dialect(
         separator=at.separator, encoding=at.encoding, decimal=at.decimal, dates=at.dates
     )
+    if at.database is not None:
+        return database_source(at.database, at.query or "", base=base, dialect=dialect)
+    if at.path is None:
+        raise InputError(f"no table is named; set path under [data]: {KINDS}")
     return file_source(base / at.path, dialect=dialect, query=at.query)
 
 

@@ -188,7 +188,8 @@ def train(
 @click.option(
     "--quick",
     is_flag=True,
-    help="Only the verdict, without the smallest epsilon, n_i and N and the best T.",
+    help="Only the verdict, without the smallest epsilon, records and number of owners at which it "
+    "pays, and without the best T, the number of communications.",
 )
 @jobs_option
 @cluster_option

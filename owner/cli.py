@@ -164,8 +164,8 @@ def attach(
 ) -> None:
     """Connect to a listening learner and answer its queries.
 
-    No port is opened on this side, but that of `metrics` if it is set. The owner's own Poisson
-    clock says when it asks for an update.
+    No port is opened on this side, but that of `metrics` if it is set. The owner asks for
+    updates by a clock of its own, at random times.
     A broken connection is reopened until the learner says that the study is over: then the
     command ends with status 0, or waits for the next study with --stay. Beyond this
     machine both sides show certificates of the study.
@@ -198,7 +198,7 @@ def attach(
     type=click.IntRange(100, 10_000_000),
     default=4000,
     show_default=True,
-    help="How many responses each attack sees of a shard.",
+    help="How many responses each attack sees of a table.",
 )
 @click.option(
     "--confidence",
@@ -210,10 +210,10 @@ def attach(
 def audit(trials: int, confidence: float) -> None:
     """Attack the mechanism here, and bound epsilon from below.
 
-    Serves neighbouring worst-case shards over real ledgers in a temporary folder, and prints
-    the Clopper-Pearson lower bound on epsilon beside the promise; 0 only means that so
-    few responses show nothing. Exit status 3: a bound is above its promise, so the mechanism must
-    not be used.
+    Serves pairs of worst-case tables that differ in one record, over real ledgers in a temporary
+    folder, and prints the lower bound on epsilon that the answers show (Clopper and Pearson's)
+    beside the promise; 0 only means that so few responses show nothing.
+    Exit status 3: a bound is above its promise, so the mechanism must not be used.
 
     Example: copriv-owner audit --trials 20000
     """

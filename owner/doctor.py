@@ -16,6 +16,7 @@ from common.features import FeatureMap
 from common.files import real_path
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
+    exposed_findings,
     folder_finding,
     machine_findings,
     memory_finding,
@@ -158,6 +159,8 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
             "feature map", f"{counted(pinned.num_features, 'feature')}, {pinned.digest[:16]}"
         )
     if settings.data.database is not None:
+        yield found_by("address", lambda: f"{open_source(settings.data, base=base).title} is named")
+        yield from exposed_findings("address's mode", settings.data.database, base=base)
         yield unchecked("records", "a database serves them; copriv-owner check asks it")
         return
     try:

@@ -16,7 +16,7 @@ from common.date_marks import how_to_write
 from common.errors import CoprivError, InputError
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
-from common.headers import check_header
+from common.headers import check_header, refuse_single
 from common.looking import PLAINLY, Column, Look, look_at
 from common.missing_codes import code_for_missing, code_note
 from common.names import check_name
@@ -65,7 +65,9 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     source = check_settings(TableSource, place, where="init")
     table = read_table(source, base=Path())
     where = str(place.get("path", "table"))
-    check_header(read_header(source, base=Path()), table, where=where)
+    names = read_header(source, base=Path())
+    check_header(names, table, where=where)
+    refuse_single(names, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
     notes = [

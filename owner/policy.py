@@ -63,7 +63,8 @@ class Policy(Settings):
         that is not, each shard spends epsilon/kappa.
       learners: The learners it serves, by the name in their certificate. If neither this nor tokens
         is set, it serves any.
-      tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
+      tokens: The learners it serves by token: "sha256:HEX" of the token, as copriv-owner token
+        prints it, or "file:PATH" of a file with the token itself.
       queries_per_second: How many requests it takes of one learner in a second; without it there is
         no limit.
       enrollments_per_hour: How many new studies it takes of one learner in an hour.
@@ -84,7 +85,7 @@ class Policy(Settings):
             "epsilon_per_study": 1,
             "epsilon_lifetime": "10/3",
             "learners": ["lab"],
-            "tokens": {"lab": "file:lab.token.sha256"},
+            "tokens": {"lab": "file:lab.token"},
             "queries_per_second": 100.0,
             "validation": "shown",
         }
@@ -111,7 +112,10 @@ class Policy(Settings):
         for learner, where in tokens.items():
             check_learner_name(learner)
             if not _TOKEN.fullmatch(where):
-                raise ValueError(f'{learner}: expected "sha256:HEX" of the token, or "file:PATH"')
+                raise ValueError(
+                    f'{learner}: expected "sha256:HEX" of the token, as copriv-owner token prints '
+                    'it, or "file:PATH" of a file with the token itself'
+                )
         return tokens
 
     @model_validator(mode="after")

@@ -59,12 +59,17 @@ study_numbers = as_listed(
         help="The study's loss: squared, hinge, logistic or huber; by default one for the "
         "feature map's target.",
     ),
-    click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
+    click.option(
+        "--delta",
+        type=float,
+        metavar="NUMBER",
+        help="The error at which huber loss turns from squared to absolute.",
+    ),
     click.option(
         "--theta-max",
         type=float,
         metavar="NUMBER",
-        help="Half the side of the box; the default is 1.",
+        help="The largest absolute value of a coefficient; the default is 1.",
     ),
     click.option(
         "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
@@ -74,8 +79,18 @@ study_numbers = as_listed(
         metavar="NUMBER",
         help="The study's budget; the default is all that the policy allows.",
     ),
-    click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
-    click.option("--kappa", type=int, metavar="K", help="In how many shards one record may be."),
+    click.option(
+        "--clip",
+        type=float,
+        metavar="NUMBER",
+        help="The largest L1 norm of one record's gradient; longer ones are scaled down to it.",
+    ),
+    click.option(
+        "--kappa",
+        type=int,
+        metavar="K",
+        help="The most rows that one person has; the default is the policy's.",
+    ),
     click.option(
         "--curvature-share",
         type=float,
@@ -91,7 +106,7 @@ study_numbers = as_listed(
     "--study",
     type=click.Path(path_type=Path),
     metavar="STUDY.toml",
-    help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
+    help="Take loss, theta-max, responses, epsilon, clip and kappa from a study's file.",
 )
 @study_numbers
 @click.option(

@@ -10,6 +10,7 @@ from common.certificates import days_left, holder
 from common.errors import CoprivError, InputError
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
+    exposed_findings,
     folder_finding,
     machine_findings,
     memory_finding,
@@ -85,6 +86,7 @@ def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:
     for setting, place in places.items():
         if place is not None:
             yield found_by("token", partial(_token, place, setting, base))
+            yield from exposed_findings("token's mode", place, base=base)
 
 
 def _token(place: str, setting: str, base: Path) -> str:

@@ -18,7 +18,7 @@ from common.copies import copy_notes, empty_notes, persons_column, whose_rows
 from common.errors import InputError
 from common.files import is_empty, make_folder
 from common.fitting import LONGEST_MISSING, MOST_MISSING
-from common.headers import check_header
+from common.headers import check_header, refuse_single
 from common.looking import Column, Look, look_at
 from common.number_marks import mark_notes
 from common.row_filters import parse_rows
@@ -354,7 +354,9 @@ def open_session(place: Mapping[str, str], *, drop: Sequence[str]) -> Session:
     source = with_absolute_paths(given, Path.cwd())
     where = str(place.get("path") or place["database"])
     table = read_table(source, base=Path())
-    check_header(read_header(source, base=Path()), table, where=where)
+    names = read_header(source, base=Path())
+    check_header(names, table, where=where)
+    refuse_single(names, where=where)
     _refuse_wide(table, drop, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)

@@ -106,7 +106,7 @@ def make_certificates(
       option: What names the folder.
 
     Raises:
-      InputError: A name is taken twice, the CA has expired, or a file cannot be written.
+      InputError: A name is taken twice, the CA has expired or is gone, or a file cannot be written.
     """
     names = [party.name for party in parties]
     taken = repeated([CA_FOLDER, *names])
@@ -114,7 +114,7 @@ def make_certificates(
         raise InputError(f"certs: the name {min(taken)!r} is already taken; give each its own")
     try:
         with _alone(out):
-            authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
+            authority = _authority(out / CA_FOLDER, study=study, days=ca_days, option=option)
             return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
     except OSError as error:
         raise unwritten(
@@ -152,7 +152,8 @@ def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, day
     if not (out / CA_FOLDER / "key.pem").exists():
         raise InputError(f"{out / CA_FOLDER}: there is no CA; make one with copriv invite")
     try:
-        authority = _authority(out / CA_FOLDER, study="", days=days)
+        option = "--certs of copriv invite"
+        authority = _authority(out / CA_FOLDER, study="", days=days, option=option)
     except OSError as error:
         raise InputError(
             f"{error.filename}: cannot be read ({error.strerror}); make it readable for this user"
@@ -160,9 +161,16 @@ def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, day
     return _pem(_certificate(party, key, authority, days=days))
 
 
-def _authority(folder: Path, *, study: str, days: int) -> _Authority:
+def _authority(folder: Path, *, study: str, days: int, option: str = "--out") -> _Authority:
     """The CA of the folder; made at the first call."""
     if not (folder / "key.pem").exists():
+        # The files that are there are in use: those of a new CA would shut everybody out.
+        signed = next(folder.parent.glob("*/ca.pem"), None)
+        if signed is not None:
+            raise InputError(
+                f"{folder}: the CA is gone, which signed what is in {signed.parent}; put the "
+                f"folder back, or make a new CA, and all certificates anew, in an empty {option}"
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"copriv CA of {study}"[:64])
         usage = _key_usage(signs_certificates=True)
@@ -180,18 +188,18 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         certificate = x509.load_pem_x509_certificate(read_own(folder / "certificate.pem"))
         loaded = serialization.load_pem_private_key(read_own(folder / "key.pem"), None)
     except (ValueError, TypeError):
-        raise InputError(f"{folder}: holds no CA that copriv made; give another --out") from None
+        raise InputError(f"{folder}: holds no CA that copriv made; give another {option}") from None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise InputError(f"{folder}: holds no CA that copriv made; give another --out")
+        raise InputError(f"{folder}: holds no CA that copriv made; give another {option}")
     if certificate.not_valid_before_utc > datetime.now(UTC):
         raise InputError(
             f"{folder}: the CA is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}; "
-            "set this machine's clock right, or make a new one in an empty --out"
+            f"set this machine's clock right, or make a new one in an empty {option}"
         )
     if certificate.not_valid_after_utc < datetime.now(UTC):
         raise InputError(
             f"{folder}: the CA expired on {certificate.not_valid_after_utc:%Y-%m-%d}; set this "
-            "machine's clock right, or make a new one in an empty --out"
+            f"machine's clock right, or make a new one in an empty {option}"
         )
     return _Authority(certificate, loaded)
 
@@ -200,7 +208,10 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     folder = out / party.name
     found = None if renew else _still_good(folder, party, authority)
     certificate = found or _sign(folder, party, authority, days=days)
-    write_whole(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
+    trusted, ours = folder / "ca.pem", _pem(authority.certificate)
+    # While a CA is replaced the other one stands there, too.
+    if not (trusted.exists() and ours in read_own(trusted)):
+        write_whole(trusted, ours, mode=0o644)
     return Issued(
         party=party, folder=folder, expires=certificate.not_valid_after_utc, made=found is None
     )

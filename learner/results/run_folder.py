@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +23,7 @@ from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap, file_text
 from common.files import empty_folder, is_empty, open_regular, unwritten, write_or_refuse
+from common.texts import named
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
@@ -121,10 +122,12 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     if settings is None:
         return begun
     given = _as_run(settings, base)
-    if _fixed(given) != _fixed(_as_run(begun, folder)):
+    others = list(_others(_fixed(given), _fixed(_as_run(begun, folder))))
+    if others:
         raise InputError(
-            f"{folder}: the run was begun with other settings; leave out STUDY.toml to go on with "
-            "them, or give another folder (only addresses, guard, [network] and [tls] may change)"
+            f"{folder}: the run was begun with other settings ({named(others)}); set these as they "
+            "were, perhaps by --set, leave out STUDY.toml to go on with all of them, or give "
+            "another folder (only addresses, guard, [network] and [tls] may change)"
         )
     return check_settings(StudySettings, given, where=str(folder / SETTINGS))
 
@@ -155,6 +158,20 @@ def _fixed(table: dict[str, Any]) -> dict[str, Any]:
     """What a run cannot change once it has begun."""
     owners = [{k: v for k, v in owner.items() if k != "address"} for owner in table["owners"]]
     return {k: v for k, v in table.items() if k not in MAY_CHANGE} | {"owners": owners}
+
+
+def _others(one: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The keys that only one of two tables has, or whose values differ.
+
+    >>> list(_others({"seed": 1, "model": {"loss": "huber", "delta": 2}}, {"model": {"delta": 3}}))
+    ['model.delta', 'model.loss', 'seed']
+    """
+    for key in sorted({*one, *other}):
+        ours, theirs = one.get(key), other.get(key)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            yield from _others(ours, theirs, f"{above}{key}.")
+        elif ours != theirs:
+            yield f"{above}{key}"
 
 
 def is_begun(folder: Path) -> bool:

@@ -117,6 +117,20 @@ def test_a_certificate_of_another_and_a_key_for_all_are_found(doctor, owner_fold
     assert "others can read it (mode 644); chmod 600 it" in said.out
 
 
+def test_a_databases_address_that_others_can_read_is_found(doctor, owner_folder):
+    query = {"database": "file:address", "query": "select 1"}
+    path = owner_folder(also={"data": query})
+    fails(doctor("copriv-owner", path), "address FAILS database = 'file:address': the file cannot")
+    address = path.parent / "address"
+    address.write_text("postgresql://u:p@h/d")
+    address.chmod(0o640)
+    fails(doctor("copriv-owner", path), "address: others can read it (mode 640); chmod 600 it")
+    address.chmod(0o600)
+    said = doctor("copriv-owner", path)
+    assert said.status == 0, said
+    assert "address pass the database of file:address is named" in said.out
+
+
 def test_every_fault_of_the_settings_is_told(doctor, owner_folder):
     path = with_setting(owner_folder(epsilon_per_studie=1), 'name = "', 'nam = "')
     said = doctor("copriv-owner", path)
@@ -244,6 +258,12 @@ def test_a_study_that_cannot_run_here_is_told_why(doctor, tmp_path, feature_map,
     path = write_study(tmp_path, feature_map)
     fails(doctor("copriv", path, "--set", "network.token=file:gone"), "the file cannot be read")
     fails(doctor("copriv", path, "--set", "features.map=gone.json"), "give a feature map's JSON")
+    token = path.parent / "token"
+    token.write_text("copriv_" + "a" * 43)
+    token.chmod(0o644)
+    said = doctor("copriv", path, "--set", "network.token=file:token")
+    assert "token's mode FAILS" in said.out
+    assert "token: others can read it (mode 644); chmod 600 it" in said.out
     fails(doctor("copriv", path, "--set", "privacy.epsylon=1"), "did you mean")
     monkeypatch.setenv("https_proxy", "http://name:secret@proxy.example:3128")
     said = doctor("copriv", path)

@@ -27,3 +27,12 @@ def test_lists_of_commands_say_whole_sentences_and_no_option_sends_elsewhere(roo
         for line in lines:
             assert line.endswith("."), line
             assert not line.endswith("..."), line
+
+
+@pytest.mark.parametrize("root", [cli, owner_cli], ids=["copriv", "copriv-owner"])
+def test_help_needs_no_word_of_the_papers(root):
+    """The box of models, shards and n_i are in the documents, not in what one types first."""
+    for _, typed in commands(root):
+        said = CliRunner(env={"COLUMNS": "80"}).invoke(root, [*typed, "--help"]).stdout
+        found = re.findall(r"\b(?:box|shards?|n_i|Poisson|neighbouring)\b", said)
+        assert found == [], typed

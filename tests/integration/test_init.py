@@ -891,7 +891,7 @@ def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(folder, 
 def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(tmp_path):
     with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as opened:
         opened.execute("create table t as select range as x, range % 7 as y from range(50)")
-    query, command = "select x from t", [sys.executable, "-m", "learner.cli", "init", "t.duckdb"]
+    query, command = "select x, y from t", [sys.executable, "-m", "learner.cli", "init", "t.duckdb"]
     # A process of its own: only its end tells.
     said = subprocess.run(
         [*command, "--query", query, "--target", "z", "--yes"],
@@ -902,7 +902,7 @@ def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(tm
         check=False,
     )
     assert said.returncode == 2
-    assert said.stderr == "copriv: --target: no column 'z'; the columns are x\n"
+    assert said.stderr == "copriv: --target: no column 'z'; the columns are x, y\n"
 
 
 def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
@@ -1002,6 +1002,21 @@ def test_a_table_of_far_more_columns_than_rows_is_refused_before_they_are_looked
     drop = [word for name in names[5:] for word in ("--drop", name)]
     options = ("--owners", "2", "--public", "30", "--out", "few")
     init(typed, "wide.csv", "--target", "c0", *drop, *options)
+
+
+def test_a_table_of_one_column_is_asked_for_its_separator(folder, typed):
+    """As R writes them, with blanks between cells: init named one column with all of the names."""
+    rows = "".join(f"{18 + i % 60} {'fm'[i % 2]} {i % 9}\n" for i in range(200))
+    (folder / "blanks.txt").write_text(f"age sex days\n{rows}")
+    for command in (
+        ("copriv", "init", "blanks.txt", "--target", "days", "--owners", "2", "--yes"),
+        ("copriv-owner", "init", "blanks.txt", "--yes"),
+    ):
+        out = ("--out", f"new-{command[0]}.toml" if command[0] == "copriv-owner" else "new")
+        said = typed(*command, *out)
+        assert said.returncode == 2, said
+        assert "blanks.txt: only one column was found, 'age sex days'; if another" in said.stderr
+        assert typed(*command, *out, "--separator", " ").returncode == 0
 
 
 def test_a_column_whose_name_is_blank_is_named_in_quotes(folder, typed):

@@ -36,7 +36,7 @@ from common.pb import copriv_pb2 as pb
 from common.proxies import open_connection
 from common.tls import load_identity
 from learner.network import grpc_owner
-from learner.network.certificates import Party, make_certificates
+from learner.network.certificates import Party, make_certificates, sign_request
 from learner.network.grpc_owner import GrpcOwner
 from owner.health import ask_health
 from owner.ledger_reading import read_studies
@@ -856,6 +856,42 @@ def test_a_clock_that_is_ahead_is_named_before_a_new_ca_is_made(tmp_path, monkey
     monkeypatch.setattr(learner.network.certificates, "datetime", FarAhead)
     with pytest.raises(InputError, match=r"the CA expired on 2.*; set this machine's clock right"):
         certs(tmp_path)
+
+
+def test_a_new_ca_is_made_where_the_folder_is_named(tmp_path, monkeypatch):
+    certs(tmp_path)
+    monkeypatch.setattr(learner.network.certificates, "datetime", FarAhead)
+    with pytest.raises(InputError, match=r"or make a new one in an empty --certs$"):
+        certs(tmp_path, option="--certs")
+    guest, key = Party(name="b", role="owner", hosts=("b.example",)), ec.SECP256R1()
+    with pytest.raises(InputError, match=r"in an empty --certs of copriv invite$"):
+        sign_request(tmp_path, guest, ec.generate_private_key(key).public_key(), days=9)
+
+
+def test_both_cas_of_a_party_stay_while_one_replaces_the_other(tmp_path):
+    """The command that renews every day took the old one out, whose owners were then refused."""
+    old, new = (certs(tmp_path / name) / "learner" / "ca.pem" for name in ("old", "new"))
+    both = old.read_bytes() + new.read_bytes()
+    new.write_bytes(both)
+    certs(tmp_path / "new")
+    assert new.read_bytes() == both
+    certs(tmp_path / "new", renew=True)
+    assert new.read_bytes() == both
+    # What does not hold the CA is put right.
+    new.write_bytes(old.read_bytes())
+    certs(tmp_path / "new")
+    assert new.read_bytes() == (tmp_path / "new" / "ca" / "certificate.pem").read_bytes()
+
+
+def test_a_ca_that_is_gone_is_not_made_anew_beside_what_it_signed(tmp_path):
+    certs(tmp_path / "certs")
+    held = {path: path.read_bytes() for path in tmp_path.glob("certs/*/*.pem")}
+    (tmp_path / "certs" / "ca").rename(tmp_path / "safe")
+    with pytest.raises(InputError, match=r"certs/ca: the CA is gone, which signed what is in "):
+        certs(tmp_path / "certs")
+    (tmp_path / "safe").rename(tmp_path / "certs" / "ca")
+    certs(tmp_path / "certs")
+    assert {path: path.read_bytes() for path in tmp_path.glob("certs/*/*.pem")} == held
 
 
 def test_what_a_clock_that_was_ahead_made_is_not_kept(tmp_path, monkeypatch):

@@ -149,6 +149,13 @@ def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path):
     assert told.startswith("b: the cell of row 10 below the header holds 30 lines that look like")
 
 
+def test_rows_that_are_too_short_are_told_of(tmp_path):
+    (tmp_path / "t.csv").write_text("age,sex,days\n61,f,3\n42,5\n7,m,1\n")
+    source = TableSource(path=tmp_path / "t.csv")
+    (told,) = mark_notes(source, base=tmp_path, table=read_table(source, base=tmp_path))
+    assert "1 row has fewer cells than the header has names; the first, row 2 below" in told
+
+
 def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
     (tmp_path / "t.csv").write_text("ort,x\nSüd,1\nNord,2\n", encoding="utf-8")
     for encoding in (None, "utf-8", "ascii"):
@@ -170,10 +177,14 @@ def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
         (["$5", "\u20ac7", "9"], ""),
         (["12 Main", "9 Elm", "7"], ""),
         (["12 June", "13 May"], ""),
+        (["10,500", "1,10,500", "12,34,567.50"], "1,10,500"),
+        (["10,500", "1,110,500"], ""),
+        (['="61"', '="7.5"'], '="61"'),
+        (['="61"', '="A7"'], ""),
         (["3 north", "4 south"], ""),
     ],
 )
-def test_amounts_in_several_currencies_or_units_are_numbers_that_are_not_read(cells, example):
+def test_amounts_in_several_currencies_units_or_forms_are_numbers_that_are_not_read(cells, example):
     assert unread_number(cells) == example
 
 
@@ -183,6 +194,14 @@ def test_numbers_of_several_currencies_are_told_of(tmp_path):
     assert told == (
         "fee: cells such as '$7' and '\u20ac61' are read as 7 and 61; write all in one unit"
     )
+
+
+def test_shares_with_and_without_a_percent_sign_are_told_of(tmp_path):
+    rates = {"rate": ["5%", "0.04", "12 %", "0"], "part": ["5%", "6", "0", "7%"]}
+    low = {"low": ["0.5%", "0.04", "1 %", "0.2"], "sign": ["5%", "6%", "0", ""]}
+    (told,) = noted(tmp_path, ",", rates | low)
+    assert told.startswith("rate: cells such as '")
+    assert told.endswith("; write all with the sign, or none")
 
 
 def test_numbers_of_several_units_are_told_of(tmp_path):

@@ -240,10 +240,12 @@ def test_a_sentence_of_postgresql_quotes_no_cell(table):
         "[libpq] Execution error [PGRES_FATAL_ERROR]: FATAL:  terminating connection due to",
         "[libpq] PQgetCopyData() failed: server closed the connection unexpectedly",
         "IO: [libpq] Failed to execute query: could not begin COPY: server closed the connection",
+        "IO: Failed to prepare query: FATAL:  terminating connection due to administrator command",
     ],
 )
 def test_a_connection_that_ends_in_the_middle_may_be_asked_for_again(said):
     assert is_away(OSError(said))
+    assert not is_away(OSError("INVALID_ARGUMENT: Failed to prepare query: ERROR:  syntax error"))
 
 
 def test_an_owner_whose_database_is_away_is_started_again(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -130,6 +131,13 @@ def test_a_zone_that_is_not_known_is_named_with_its_column(tmp_path):
     assert read(tmp_path, "2.parquet")["day"][0].hour == 1
 
 
+def test_a_path_of_windows_is_told_as_such(tmp_path):
+    for name, is_told in (("..\\stays.csv", True), ("..\table.csv", True), ("x.csv", False)):
+        with pytest.raises(InputError, match=r"no such file; ") as refused:
+            read(tmp_path, name)
+        assert ("; write / between folders and files; give" in str(refused.value)) is is_told
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("separator", ";"), ("encoding", "cp1252"), ("decimal", ","), ("dates", "day-first")],
@@ -138,6 +146,10 @@ def test_what_is_said_of_csv_is_refused_elsewhere(tmp_path, name, value):
     FRAME.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(InputError, match=f"{name} is for CSV files only; remove {name}"):
         read(tmp_path, "t.parquet", **{name: value})
+    (tmp_path / "address").write_text("postgresql://a:b@c/d")
+    at = {"database": "file:address", "query": "select 1", name: value}
+    with pytest.raises(InputError, match=f"database: {name} is for CSV files only; remove {name}"):
+        open_source(TableSource.model_validate(at), base=tmp_path)
 
 
 def test_each_cell_has_its_own_encoding(tmp_path):
@@ -273,12 +285,18 @@ def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
         read(tmp_path, "t.csv", encoding=encoding)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
 def test_unicode_that_nothing_marks_is_told(tmp_path, encoding):
     (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode(encoding))
     with pytest.raises(InputError, match=r"the first line has the character 0.*--encoding utf-16"):
         read(tmp_path, "t.csv")
     assert list(read(tmp_path, "t.csv", encoding=encoding).columns) == ["größe", "y"]
+
+
+def test_utf_32_is_known_by_its_mark(tmp_path):
+    """Its first two bytes are the mark of UTF-16, whose encoding was advised in vain."""
+    (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode("utf-32"))
+    assert read(tmp_path, "t.csv").to_dict("list") == {"größe": ["1"], "y": ["2"]}
 
 
 @pytest.mark.parametrize("separator", ["x", "é", "7", '"', "\n", "\\t", ";;", ""])
@@ -482,6 +500,18 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     with pytest.raises(InputError, match=why):
         read(tmp_path, database, query=query)
     assert (tmp_path / database).read_bytes() == before
+
+
+def test_the_query_that_is_advised_can_be_typed_whatever_schema_a_table_is_of(tmp_path):
+    """It left out the schema, and named a table that is not there."""
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as opened:
+        opened.execute('create schema ward; create table ward."a.b" as select 1 as x')
+        opened.execute("create table z as select 2 as x")
+    with pytest.raises(InputError, match=r"it has the tables ward\.a\.b, z$") as refused:
+        read(tmp_path, "t.duckdb")
+    advised = re.search(r"such as '(.*)'; it", str(refused.value))[1]
+    assert read(tmp_path, "t.duckdb", query=advised)["x"].tolist() == [1]
+    assert read(tmp_path, "t.duckdb", query='select * from "z"')["x"].tolist() == [2]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[2Ja", 'a"b', "a" * 100_000])

@@ -33,6 +33,19 @@ def test_a_token_tells_who_asks(access, tmp_path):
         one.identify(token=None, certificate=None)
 
 
+def test_the_example_of_the_settings_names_the_file_that_a_new_token_is_in(
+    access, typed, tmp_path, monkeypatch
+):
+    """It named the file of a digest, which is refused."""
+    monkeypatch.chdir(tmp_path)
+    ((learner, _),) = Policy.EXAMPLES["tokens"].items()
+    said = typed("copriv-owner", "token", learner)
+    one = access(tokens=Policy.EXAMPLES["tokens"])
+    token = (tmp_path / f"{learner}.token").read_text().strip()
+    assert one.identify(token=token, certificate=None) == learner
+    assert DIGEST[:7] in said.stdout
+
+
 @pytest.mark.parametrize("name", ["ann\nWARNING all is well", "\x1b[2J", "a\u202eb"])
 def test_a_certificates_name_that_cannot_be_printed_is_refused(access, name):
     """It would write lines of its own into the log."""

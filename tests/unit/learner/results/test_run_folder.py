@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from common.cells import written
 from common.columns import parse_numbers
 from common.config import load_settings
+from common.errors import InputError
 from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
@@ -105,6 +106,9 @@ def test_paths_are_made_absolute_and_nothing_else(tmp_path):
     (run / "journal.sqlite").touch()
     assert run_of(run, None, base=Path()) == again
     assert run_of(run, given, base=here) == again
+    changed = {"seed": 9, "privacy": given.privacy.model_copy(update={"epsilon": "7"})}
+    with pytest.raises(InputError, match=r"with other settings \(privacy\.epsilon, seed\); set"):
+        run_of(run, given.model_copy(update=changed), base=here)
 
 
 @pytest.mark.parametrize("name", ["it's.csv", 'a "b".csv', "a\\b.csv", "ä b.csv"])
