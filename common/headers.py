@@ -11,7 +11,7 @@ from common.cells import holds_numbers
 from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.names import places_of, repeated
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 
 # Learners take no longer one.
 LONGEST_COLUMN_NAME = 1_000
@@ -71,7 +71,7 @@ def refuse_single(names: Sequence[str], *, where: str) -> None:
     """
     if len(names) == 1:
         raise InputError(
-            f"{where}: only one column was found, {printable(names[0], LONGEST_NAME)!r}; if "
+            f"{where}: only one column was found, {brief(names[0])!r}; if "
             "another character than , ; | or a tab stands between a text file's cells, set "
             "separator (a blank: --separator ' '), else give a table with a target and inputs"
         )

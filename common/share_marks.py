@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.columns import parse_number
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 
 # No larger share stands without a sign.
 LARGEST_SHARE = 1.0
@@ -34,9 +34,9 @@ def share_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
         largest = max(abs(parse_number(text)) for text in signed)
         if bare and max(abs(parse_number(t)) for t in bare) <= LARGEST_SHARE < largest:
             read = " and ".join(f"{parse_number(text):g}" for text in (signed[0], bare[0]))
-            shown = " and ".join(repr(printable(t, LONGEST_NAME)) for t in (signed[0], bare[0]))
+            shown = " and ".join(repr(brief(t)) for t in (signed[0], bare[0]))
             notes.append(
-                f"{printable(name, LONGEST_NAME)}: cells such as {shown} are read as {read}; write "
-                "all with the sign, or none"
+                f"{brief(name)}: cells such as {shown} are read as {read}; write all with the "
+                "sign, or none"
             )
     return notes

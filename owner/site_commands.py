@@ -89,7 +89,7 @@ study_numbers = as_listed(
         "--kappa",
         type=int,
         metavar="K",
-        help="The most rows that one person has; the default is the policy's.",
+        help="The most owners with the same record, or rows of a person; else the policy's.",
     ),
     click.option(
         "--curvature-share",
