@@ -17,8 +17,8 @@ NO_MORE_THREADS = (
 NO_THREAD_STATUS = 1
 # A command, and gRPC in one: those of libraries that read tables, and those that wait for calls.
 FEWEST = 16
-# Each waits and does nothing else.
-STACK_BYTES = 2**17
+# Each waits and does nothing else; what libraries keep for each thread must fit, too.
+STACK_BYTES = 2**19
 END_SECONDS = 1.0
 
 
