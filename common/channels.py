@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from common.errors import InputError
+from common.thread_limit import need_threads
 from common.tls import (
     Identity,
     Peer,
@@ -31,6 +33,16 @@ from common.wire import Options
 log = logging.getLogger("copriv.tls")
 
 
+@cache
+def need_grpc() -> None:
+    """See, once for all channels and ports of this process, that gRPC's threads may begin.
+
+    Raises:
+      RuntimeError: They may not.
+    """
+    need_threads()
+
+
 def open_channel(
     address: str, identity: Identity | None, options: Options, *, expected: str | None = None
 ) -> grpc.Channel:
@@ -43,7 +55,11 @@ def open_channel(
       identity: Our certificate; the other side's must be of the same CA.
       options: gRPC's.
       expected: A name that the other side's certificate must be for, in place of HOST.
+
+    Raises:
+      RuntimeError: gRPC could not begin the threads that it needs.
     """
+    need_grpc()
     target = canonical(address)
     if is_loopback(address):
         options = [*options, ("grpc.enable_http_proxy", 0)]

@@ -44,6 +44,7 @@ from common.stopping import (
     told_to_end,
 )
 from common.texts import number_hint, printable
+from common.thread_limit import NO_MORE_THREADS, NO_THREAD_STATUS, need_threads, none_begins
 from common.typed_paths import A_FILE, A_FOLDER
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -62,12 +63,6 @@ STOPPED = f"stopped; {ANEW}"
 TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
     "is more memory"
-)
-# Python's own words and those of owner.threads, which begins threads by another way.
-NO_THREAD = ("can't start new thread", "did not begin")
-NO_MORE_THREADS = (
-    "no further thread begins: the memory, or the number of processes that this user, container or "
-    "unit may have, has run out; raise it (ulimit -u, pids limit, TasksMax) and start again"
 )
 
 log_format_option = click.option(
@@ -295,6 +290,7 @@ def run_command(command: click.Command, name: str) -> None:
     told = told_to_end()
     try:
         allow_open_files()
+        need_threads()
         with needing_extras("this command"):
             command(prog_name=name)
     except CoprivError as error:
@@ -303,22 +299,19 @@ def run_command(command: click.Command, name: str) -> None:
             sys.exit(UNREAD_STATUS)
         was_told = told and isinstance(error, StoppedError)
         sys.exit(128 + told[0] if was_told else error.exit_status)
-    except OSError as error:
-        if error.errno not in NO_ROOM:
+    except MemoryError:
+        _tell(f"{name}: {TOO_LARGE}")
+        sys.exit(InputError.exit_status)
+    except (OSError, RuntimeError) as error:
+        if none_begins(error):
+            _tell(f"{name}: {NO_MORE_THREADS}")
+            sys.exit(NO_THREAD_STATUS)
+        if not isinstance(error, OSError) or error.errno not in NO_ROOM:
             raise
         _drop_unwritten(sys.stdout)
         what = error.filename or "the output"
         _tell(f"{name}: {what}: {error.strerror}; make room for it")
         sys.exit(DiskError.exit_status)
-    except MemoryError:
-        _tell(f"{name}: {TOO_LARGE}")
-        sys.exit(InputError.exit_status)
-    except RuntimeError as error:
-        if not any(words in str(error) for words in NO_THREAD):
-            raise
-        _tell(f"{name}: {NO_MORE_THREADS}")
-        # As of a crash: others may have room again when a supervisor starts it again.
-        sys.exit(1)
 
 
 def _tell(sentence: str) -> None:

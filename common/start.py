@@ -7,6 +7,8 @@ import signal
 import sys
 from importlib import import_module
 
+from common.thread_limit import NO_MORE_THREADS, NO_THREAD_STATUS, need_threads
+
 # What is said of a library that finds no room, by whatever error it tells of that.
 NO_ROOM = ("failed to map segment", "annot allocate memory")
 TOO_LITTLE = (
@@ -19,7 +21,8 @@ def start(command: str, module: str) -> None:
     """Import a command's module and run its ``main``; Ctrl-C before that ends it quietly, too.
 
     So does a library that finds no room, then or later: the largest are imported when needed.
-    Nothing else is imported first, since imports take most of a second.
+    Nothing else is imported first, since imports take most of a second. OpenBLAS, whose threads
+    begin as it is imported, presses Ctrl-C where they do not.
 
     Args:
       command: Its name.
@@ -29,6 +32,11 @@ def start(command: str, module: str) -> None:
 
     def stop(*_: object) -> None:
         # At once: an exception may be lost among the imports, or become another one.
+        try:
+            need_threads(1)
+        except RuntimeError:
+            os.write(2, f"{command}: {NO_MORE_THREADS}\n".encode())
+            os._exit(NO_THREAD_STATUS)
         os.write(2, stopped)
         os._exit(128 + signal.SIGINT)
 

@@ -22,6 +22,8 @@ import sys
 import traceback
 from typing import Any
 
+from common.thread_limit import NO_MORE_THREADS, NO_THREAD_STATUS
+
 # What an owner imports until it serves, some of it only when it is needed.
 PRELOADED = (
     "encodings.idna",
@@ -82,7 +84,13 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
         *own, status = handles
         # A fork that ends at once is known before its end is reported.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        pid = os.fork()
+        try:
+            pid: int | None = os.fork()
+        except OSError:
+            # To whoever asked for it, it has ended at once.
+            os.write(own[-1], f"copriv-owner: {NO_MORE_THREADS}\n".encode())
+            os.write(status, b"0\n%d\n" % NO_THREAD_STATUS)
+            pid, own = None, handles
         if pid == 0:
             for handle in (status, *watchers.values()):
                 os.close(handle)
@@ -94,8 +102,9 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             request: dict[str, Any] = json.loads(content)
             return request
-        os.write(status, b"%d\n" % pid)
-        watchers[pid] = status
+        if pid is not None:
+            os.write(status, b"%d\n" % pid)
+            watchers[pid] = status
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for handle in own:
             os.close(handle)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-from common.channels import bind
+from common.channels import bind, need_grpc
 from common.memory import give_back_memory
 from common.open_files import used_up
 from common.tls import Identity
@@ -120,6 +120,8 @@ class Port:
         identity: Identity | None,
         options: Options,
     ) -> None:
+        need_grpc()
+
         async def make() -> tuple[grpc.aio.Server, int]:
             server = _server(options)
             fill(server)

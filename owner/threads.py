@@ -56,13 +56,19 @@ def begun(work: Callable[[], object], *, name: str) -> threading.Thread:
     thread = threading.Thread(target=run, name=name, daemon=True)
 
     def start() -> None:
-        # Whoever waits is told that it did not begin.
-        with contextlib.suppress(RuntimeError, MemoryError):
+        try:
             thread.start()
+        except (RuntimeError, MemoryError):
+            # Whoever waits is told at once that it did not begin.
+            refused.append(True)
+            with contextlib.suppress(RuntimeError):
+                is_there.release()
 
+    refused: list[bool] = []
     is_there.acquire()
     _thread.start_new_thread(start, ())
-    if not is_there.acquire(timeout=BEGIN_SECONDS) and taken.acquire(blocking=False):
+    is_late = not is_there.acquire(timeout=BEGIN_SECONDS)
+    if (is_late or refused) and taken.acquire(blocking=False):
         raise RuntimeError(f"the thread {name!r} did not begin, as where memory runs out")
     return thread
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -32,6 +32,7 @@ from common.files import make_folder, open_regular, write_or_refuse
 from common.small_files import read_own
 from common.stopping import interrupts_held
 from common.texts import LONGEST_NOTE, printable
+from common.thread_limit import need_threads
 from common.trials import end_with
 from learner.simulated.cluster import LostCall, computed_on
 
@@ -51,6 +52,9 @@ OTHER_VERSION = (
 )
 # Of a Python that begins: no file of the folder where it does is imported by accident.
 SAFE_PATH = "PYTHONSAFEPATH"
+
+# Itself, and the threads of its libraries and joblib's.
+THREADS_OF_EACH = 4
 
 Result = Mapping[str, Any]
 Work = Callable[..., Result]
@@ -173,9 +177,11 @@ def _computed_here(
 ) -> Iterator[tuple[str, Result | Failure]]:
     """The results in the order in which they come."""
     # It is 1, too, where this machine lets nobody begin such processes.
-    if joblib.effective_n_jobs(jobs) == 1 or not points:
+    processes = joblib.effective_n_jobs(jobs)
+    if processes == 1 or not points:
         yield from (_guarded(work, name, *points[name]) for name in points)
         return
+    _need_processes(processes)
     calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in points)
     # Left to themselves they would wait five minutes for more of who was killed.
     ending = {"initializer": end_with, "initargs": (os.getpid(),)}
@@ -196,6 +202,16 @@ def _computed_here(
                 with suppress(KeyboardInterrupt), _quiet_threads():
                     found.throw(stopped)
             raise
+
+
+@cache
+def _need_processes(count: int) -> None:
+    """See, once, that this process and others may begin what they need: joblib may wait for ever.
+
+    Raises:
+      RuntimeError: They may not.
+    """
+    need_threads(THREADS_OF_EACH * (1 + count))
 
 
 def _computed_there(

@@ -48,6 +48,8 @@ from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file, unwritten
 from common.sqlite_files import check_sqlite, open_sqlite, transaction
+from common.texts import LONGEST_NAME, printable
+from common.wire import PROGRAM_VERSION
 from learner.training.journal_tables import make_tables
 from learner.training.journal_values import (
     UNREADABLE,
@@ -80,7 +82,7 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._turn = path, threading.Lock()
+        self._path, self._turn, self._wrote = path, threading.Lock(), PROGRAM_VERSION
         with contextlib.ExitStack() as undone, self._explained():
             self._lock = _hold(path)
             undone.callback(os.close, self._lock)
@@ -95,6 +97,7 @@ class Journal:
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
             make_tables(self._db, path, self.damaged)
+            self._wrote = self._program()
             # Whether all that earlier starts were answered is here, or is asked for no more.
             self.is_whole = self._take_end()
             undone.pop_all()
@@ -238,8 +241,20 @@ class Journal:
         except UNREADABLE as error:
             raise self.damaged(what) from error
 
+    def _program(self) -> str:
+        """The version of copriv that began it, as far as it says so."""
+        began = "INSERT INTO meta SELECT 'version', ? WHERE NOT EXISTS (SELECT 1 FROM meta)"
+        self._db.execute(began, (PROGRAM_VERSION,))
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+        return PROGRAM_VERSION if row is None else printable(str(row[0]), LONGEST_NAME)
+
     def damaged(self, what: str) -> InputError:
-        """The error for something in it that is not what was written."""
+        """The error for something in it that is not what was written, or not by this version."""
+        if self._wrote != PROGRAM_VERSION:
+            return InputError(
+                f"{self._path}: copriv {self._wrote} began it, and this version, {PROGRAM_VERSION},"
+                f" cannot read all of it ({what}); use that version to go on"
+            )
         return InputError(
             f"{self._path}: it is damaged ({what}); start a new run, or restore it from a backup"
         )

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -39,6 +40,24 @@ def test_a_thread_that_does_not_begin_is_not_waited_for(no_memory):
     no_memory.undo()
     begun(done.set, name="noise").join(10)
     assert done.is_set()
+
+
+class Refused(threading.Thread):
+    """A thread that the system does not let begin, as at a limit of processes."""
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+
+def test_a_thread_that_may_not_begin_is_known_at_once(monkeypatch):
+    """The learner whose enrolment needs it waited a quarter of a minute for its refusal."""
+    monkeypatch.setattr(owner.threads, "BEGIN_SECONDS", threading.TIMEOUT_MAX)
+    asked = ThreadPoolExecutor(1)
+    # Its own thread begins before none may.
+    asked.submit(list).result()
+    monkeypatch.setattr(threading, "Thread", Refused)
+    with pytest.raises(RuntimeError, match="'noise' did not begin"):
+        asked.submit(begun, list, name="noise").result(60)
 
 
 def test_an_enrolment_whose_noise_has_no_thread_is_refused_and_the_next_is_not(

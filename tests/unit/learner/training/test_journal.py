@@ -14,6 +14,7 @@ import pytest
 from waiting import wait_until
 
 from common.errors import InputError
+from common.wire import PROGRAM_VERSION
 from learner.training.closing import open_promises
 from learner.training.enrolment import noted_enrollments
 from learner.training.journal import Journal
@@ -67,6 +68,23 @@ def test_a_journal_of_a_later_version_is_left_to_that_version(tmp_path):
     with pytest.raises(InputError, match="a later version of copriv wrote it; use that version"):
         Journal(path)
     assert path.read_bytes() == kept
+
+
+def test_what_another_version_noted_is_not_told_as_damage(tmp_path):
+    """Whoever begins a new run for it spends the owners' budgets twice."""
+    path = tmp_path / "journal.sqlite"
+    with closing(Journal(path)) as journal:
+        journal.note("seed", "as 2.0 writes it")
+        with pytest.raises(InputError, match=r"it is damaged \(seed\)"):
+            journal.read("seed", whole_number)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE meta SET value = '2.0' || char(27) WHERE key = 'version'")
+    with closing(Journal(path)) as journal, pytest.raises(InputError) as told:
+        journal.read("seed", whole_number)
+    assert str(told.value) == (
+        f"{path}: copriv 2.0  began it, and this version, {PROGRAM_VERSION}, cannot read all of it "
+        "(seed); use that version to go on"
+    )
 
 
 BEFORE_VERSION_2 = """
