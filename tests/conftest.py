@@ -22,6 +22,9 @@ from hypothesis import HealthCheck, settings
 from postgres import running_server, server_programs
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Whoever runs the tests in the background has Ctrl-C ignored, and so had all that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import learner.training.study
 from common.command import OBJECTS_MADE
