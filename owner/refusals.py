@@ -11,6 +11,7 @@ import grpc
 
 from common.errors import BusyError, InputError, RefusedError
 from common.texts import printable
+from common.thread_limit import NO_MORE_THREADS, none_begins
 from common.wire import status_of
 from owner.access import RateLimit
 from owner.ledger_rows import LedgerDiskError, LedgerError
@@ -76,16 +77,20 @@ class Refusals:
     def public(self, error: Exception) -> PublicRefusal:
         """What the other side may know of an error; an unexpected one is logged here in full."""
         if not isinstance(error, RefusedError):
-            if isinstance(error, LedgerDiskError) or (
-                isinstance(error, InputError) and not isinstance(error, LedgerError)
-            ):
-                # Of a full disk, or a table that was changed or removed: it says all, and forty
-                # lines of how it came about would hide it, ten times over.
-                self._failed.say(f"a call failed: {printable(error)}")
-            else:
-                self._failed.say("a call failed", error=error)
+            told = _told(error)
+            # Where a sentence says all, forty lines of how it came about would hide it, ten times
+            # over.
+            self._failed.say(f"a call failed{told}", error=None if told else error)
             return PublicRefusal(grpc.StatusCode.INTERNAL, FAILED)
         sentence = printable(error)
         self._refused.say(f"refused: {sentence}")
         wait = math.ceil(1000 * error.retry_after) if isinstance(error, BusyError) else 0
         return PublicRefusal(status_of(error), sentence, wait)
+
+
+def _told(error: Exception) -> str:
+    """What a sentence of the log says of a full disk, a table that was changed, or no thread."""
+    if none_begins(error):
+        return f": {NO_MORE_THREADS}"
+    is_input = isinstance(error, InputError) and not isinstance(error, LedgerError)
+    return f": {printable(error)}" if is_input or isinstance(error, LedgerDiskError) else ""

@@ -7,6 +7,7 @@ import pytest
 
 from common.errors import BusyError, InputError, OrderError
 from common.logs import start_logging
+from common.thread_limit import NO_MORE_THREADS, NO_THREAD
 from owner.ledger_rows import LedgerDiskError
 from owner.raw_rows import table_changed
 from owner.refusals import FAILED, Refusals
@@ -40,6 +41,13 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(caplog, error):
     assert Refusals().public(error).sentence == FAILED
     (record,) = caplog.records
     assert record.getMessage() == f"a call failed: {error}"
+    assert record.exc_info is None
+
+
+def test_a_thread_that_does_not_begin_is_told_in_one_line(caplog):
+    assert Refusals().public(RuntimeError(NO_THREAD[0])).sentence == FAILED
+    (record,) = caplog.records
+    assert record.getMessage() == f"a call failed: {NO_MORE_THREADS}"
     assert record.exc_info is None
 
 
