@@ -201,7 +201,8 @@ def _read_table(path: Path, what: str) -> tuple[dict[str, Any], str, int]:
         raise InputError(f"{path}: cannot be read ({error.strerror}); give {what}") from None
     try:
         is_small = len(content) <= LARGEST_INVITATION
-        table = json.loads(content.decode("utf-8")) if is_small else None
+        # Some mail programs and editors begin a text with a byte order mark.
+        table = json.loads(content.decode("utf-8-sig")) if is_small else None
         if isinstance(table, dict):
             return table, _digest_of(table), len(content)
     except (ValueError, RecursionError):

@@ -1,6 +1,7 @@
 """From an invitation to a finished run, as docs/sites.md tells it; and what is refused there."""
 
 import base64
+import codecs
 import json
 import math
 import os
@@ -616,6 +617,17 @@ def test_a_request_that_is_moved_while_it_is_read_is_read(study, monkeypatch):
 
     monkeypatch.setattr("common.joining.open_regular", opened)
     assert read_request(study.folder / "exchange" / "owner-a.request").owner == "owner-a"
+
+
+def test_what_begins_with_a_byte_order_mark_is_the_same(study):
+    study.join()
+    invitation = next(study.folder.rglob("*.invitation"))
+    before = read_invitation(invitation)
+    request = study.folder / "exchange" / "owner-a.request"
+    for path in (invitation, request):
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert read_invitation(invitation) == before
+    assert read_request(request).owner == "owner-a"
 
 
 def test_a_request_is_signed_only_when_the_fingerprint_was_compared(study, monkeypatch):
