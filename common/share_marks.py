@@ -5,7 +5,7 @@ Only the holder of the table is warned: no cell may change how another one is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from common.columns import parse_number
 from common.texts import brief
@@ -27,16 +27,20 @@ def share_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """
     notes = []
     for name, texts in columns.items():
-        signed = [text for text in texts if text.endswith("%") and abs(parse_number(text)) > 0]
-        if not signed:
-            continue
-        bare = [t for t in texts if not t.endswith("%") and abs(parse_number(t)) > 0]
-        largest = max(abs(parse_number(text)) for text in signed)
-        if bare and max(abs(parse_number(t)) for t in bare) <= LARGEST_SHARE < largest:
-            read = " and ".join(f"{parse_number(text):g}" for text in (signed[0], bare[0]))
-            shown = " and ".join(repr(brief(t)) for t in (signed[0], bare[0]))
+        signed = _sizes(text for text in texts if text.endswith("%"))
+        bare = _sizes(text for text in texts if not text.endswith("%")) if signed else {}
+        if bare and max(bare.values()) <= LARGEST_SHARE < max(signed.values()):
+            cells = next(iter(signed)), next(iter(bare))
+            shown = " and ".join(repr(brief(cell)) for cell in cells)
+            read = " and ".join(f"{parse_number(cell):g}" for cell in cells)
             notes.append(
                 f"{brief(name)}: cells such as {shown} are read as {read}; write all with the "
                 "sign, or none"
             )
     return notes
+
+
+def _sizes(texts: Iterable[str]) -> dict[str, float]:
+    """How far from 0 each text's number is; those without one, and 0 itself, are left out."""
+    sizes = {text: abs(parse_number(text)) for text in texts}
+    return {text: size for text, size in sizes.items() if size > 0}

@@ -12,7 +12,7 @@ from typing import NoReturn
 import grpc
 
 from common import codec
-from common.channels import bind, peer_of
+from common.channels import bind, need_grpc, peer_of
 from common.pb import copriv_pb2 as pb
 from common.texts import claimed
 from common.tls import Identity
@@ -70,6 +70,7 @@ class AttachmentServer:
         ]
         # A stream holds a thread for as long as it is open; strangers must not take them all.
         workers = MOST_STREAMS * len(names) + 4
+        need_grpc()
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=workers, thread_name_prefix="attached"),
             options=[*SERVER_OPTIONS, *QUIET_OPTIONS, *size_options(), *calls_at_once(MOST_CALLS)],

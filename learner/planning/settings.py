@@ -194,9 +194,10 @@ class StudySettings(Settings):
     @model_validator(mode="after")
     def _owners_take_the_epsilons(self) -> StudySettings:
         """Of none, nor of its part for training or validation, an owner refuses the digits."""
-        share = self.privacy.validation
-        for epsilon in {self.promised(entry) for entry in self.owners}:
-            if not all(map(is_short, (epsilon, epsilon * share, epsilon * (1 - share)))):
+        for epsilon, entry in {self.promised(entry): entry for entry in self.owners}.items():
+            parts = (epsilon, self.for_training(entry), self.for_validation(entry))
+            if not all(map(is_short, parts)):
+                share = self.privacy.validation
                 raise ValueError(
                     f"epsilon {epsilon} with privacy.validation = {share}: owners refuse an "
                     "epsilon, for training or validation, of more than 18 digits above or below; "

@@ -48,7 +48,7 @@ from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file, unwritten
 from common.sqlite_files import check_sqlite, open_sqlite, transaction
-from common.texts import LONGEST_NAME, printable
+from common.texts import brief
 from common.wire import PROGRAM_VERSION
 from learner.training.journal_tables import make_tables
 from learner.training.journal_values import (
@@ -246,7 +246,7 @@ class Journal:
         began = "INSERT INTO meta SELECT 'version', ? WHERE NOT EXISTS (SELECT 1 FROM meta)"
         self._db.execute(began, (PROGRAM_VERSION,))
         row = self._db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
-        return PROGRAM_VERSION if row is None else printable(str(row[0]), LONGEST_NAME)
+        return PROGRAM_VERSION if row is None else brief(str(row[0]))
 
     def damaged(self, what: str) -> InputError:
         """The error for something in it that is not what was written, or not by this version."""

@@ -147,8 +147,7 @@ def test_a_training_says_who_it_waits_for_at_the_start(study, owners, typed):
 PROGRAM = """
 import os, signal, time, click
 from common.command import Commands, run_command, stoppable
-# A shell that starts tests in the background has Ctrl-C ignored, nohup the end of a terminal.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# Whoever runs the tests behind nohup has the end of a terminal ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 @click.command(cls=Commands)
 def main(): pass
@@ -309,7 +308,6 @@ READING = """
 import os, signal, sqlite3, threading
 from common.command import run_command
 from {side}.cli import cli
-signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 connect = sqlite3.connect
 def connected(*given, **more):
@@ -361,7 +359,6 @@ STOPPED_IN_DUCKDB = """
 import os, signal, threading, duckdb
 from common.command import run_command
 from learner.cli import cli
-signal.signal(signal.SIGINT, signal.default_int_handler)
 connect = duckdb.connect
 def connected(*given, **more):
     duckdb.connect = connect
@@ -685,8 +682,6 @@ def test_a_question_that_is_not_answered_ends_on_a_line_of_its_own(key, tmp_path
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(tmp_path)
-        # Whoever runs the tests in the background has it ignored.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
         typed = [sys.executable, "-m", "learner.cli", "init", "t.csv"]
         os.execv(sys.executable, typed)  # noqa: S606 (a child of this test)
     said, until = b"", time.monotonic() + SECONDS

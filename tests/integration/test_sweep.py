@@ -236,20 +236,12 @@ run_command(cli, "copriv")
 """
 
 
-INTERRUPTIBLE = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from learner.start import main
-main()
-"""
-
-
 @pytest.mark.parametrize("command", ["sweep", "forecast"])
 def test_ctrl_c_while_processes_begin_is_one_sentence(study, tmp_path, command):
     """A terminal sends it to all of them, and they took it for an error of an import."""
     asked = [command, str(study()), "--jobs", "2", "--out", "out"]
     program = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTIBLE, *asked],
+        [sys.executable, "-c", "from learner.start import main; main()", *asked],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -137,11 +137,8 @@ def test_a_signal_ends_a_command_whose_database_says_nothing(tmp_path, number):
         asked.set()
         over.wait(30)
 
-    # As a terminal starts it: a background job may have been told to ignore Ctrl-C.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from owner.cli import main; main()"
     with server(say_nothing) as address:
-        command = [sys.executable, "-c", code, "check", str(settings)]
+        command = [sys.executable, "-m", "owner.cli", "check", str(settings)]
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "DB": address}
         )

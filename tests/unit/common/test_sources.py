@@ -293,9 +293,10 @@ def test_unicode_that_nothing_marks_is_told(tmp_path, encoding):
     assert list(read(tmp_path, "t.csv", encoding=encoding).columns) == ["größe", "y"]
 
 
-def test_utf_32_is_known_by_its_mark(tmp_path):
-    """Its first two bytes are the mark of UTF-16, whose encoding was advised in vain."""
-    (tmp_path / "t.csv").write_bytes("größe;y\n1;2\n".encode("utf-32"))
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf_32_is_known_by_its_mark(tmp_path, order):
+    """One begins as UTF-16 does, whose encoding was advised in vain for both."""
+    (tmp_path / "t.csv").write_bytes("\ufeffgröße;y\n1;2\n".encode(f"utf-32-{order}"))
     assert read(tmp_path, "t.csv").to_dict("list") == {"größe": ["1"], "y": ["2"]}
 
 

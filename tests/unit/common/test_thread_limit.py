@@ -13,6 +13,7 @@ from waiting import wait_until
 from common.channels import need_grpc, open_channel
 from common.errors import OwnerFailedError
 from common.thread_limit import FEWEST, NO_MORE_THREADS, NO_THREAD_STATUS, need_threads
+from learner.network.attachment_server import AttachmentServer
 from learner.network.starting import OwnerProcess
 from learner.network.warm_parent import StartedOwner
 from learner.simulated import sweeps
@@ -104,6 +105,8 @@ def test_grpc_is_begun_only_where_its_threads_may_begin(most_threads):
         open_channel("127.0.0.1:1", None, ())
     with pytest.raises(RuntimeError, match="can't start new thread"):
         Port(lambda server: None, "listen", "127.0.0.1:0", identity=None, options=())
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        AttachmentServer(["a"], "127.0.0.1:0", deadline=1, patience=1)
 
 
 def test_processes_of_a_sweep_begin_only_where_their_threads_may(most_threads, tmp_path):

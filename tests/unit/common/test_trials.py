@@ -33,8 +33,6 @@ def main():
 STOPPED = """
 import os, signal, time
 from common.trials import fork
-# Python leaves a signal alone that whoever started it ignores, as a shell does in the background.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 os.register_at_fork(**{"WHEN": lambda: signal.raise_signal(signal.SIGINT)})
 os.register_at_fork(after_in_parent=lambda: time.sleep(1.0))
 try:
