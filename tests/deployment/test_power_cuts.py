@@ -18,5 +18,5 @@ def test_a_cut_of_power_loses_nothing_that_was_given(block):
         pytest.skip("NOT ROOT: CUTS OF POWER WERE NOT TESTED")
     command = [sys.executable, str(TOOL), "--cuts", "6", "--block", str(block)]
     told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    # A file beside the ledger that nobody synced is gone each time.
-    assert told["cuts"] == told["cuts_that_lost_what_was_not_synced"] == 6
+    # So often a file beside the ledger that nobody synced was gone.
+    assert told["cuts_that_lost_what_was_not_synced"] == 6
