@@ -121,7 +121,7 @@ def _cut(disk, owner, feature_map, folder, cuts, block, choices):
             owner.process.send_signal(signal.SIGSTOP)
             lost += disk.cut(lambda: owner.end(signal.SIGKILL))
             owner.process = owner.begin()
-            assert disk.cuts <= cuts * MOST_CUTS_FOR_ONE, "the system writes everything at once here"
+            assert disk.cuts <= cuts * MOST_CUTS_FOR_ONE, "the system itself writes all at once"
         for one in batch:
             one.thread.join(90)
             one.check()
