@@ -16,7 +16,7 @@ from common.privacy import epsilon_in_words, in_short
 from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
-from learner.network.certificates import CA_FOLDER, Party, make_certificates
+from learner.network.certificates import CA_FOLDER, Issued, Party, make_certificates
 from learner.planning.boxes import edge_sentence
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.sections import OwnerEntry
@@ -51,7 +51,7 @@ def invite_owners(
     """
     addresses = _addresses(settings, reached_at)
     public = prepare_public_side(settings, base=base)
-    identity = _identity(settings, base, certs, learner, reached_at)
+    identity, own = _identity(settings, base, certs, learner, reached_at)
     guests, before = {}, invited_before(certs)
     make_folder(out, cure="give another --out")
     for entry in settings.owners:
@@ -67,7 +67,7 @@ def invite_owners(
         guests[entry.name] = Guest(hosts=hosts, invitation=digest)
         console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
     write_guests(certs, settings.name, guests)
-    for line in _asked_in_words(settings, public):
+    for line in (*_renewed_in_words(own), *_asked_in_words(settings, public)):
         console.print(line, highlight=False)
     if before not in (None, settings.name):
         console.print(
@@ -81,6 +81,15 @@ def invite_owners(
         "copriv admit REQUEST",
         highlight=False,
     )
+
+
+def _renewed_in_words(own: Issued) -> Iterator[str]:
+    """That the learner has another certificate than before, if it has."""
+    if own.made:
+        yield (
+            f"{own.folder}: {own.party.name}'s own key and certificate are new, and valid until "
+            f"{own.expires:%Y-%m-%d}"
+        )
 
 
 def _asked_in_words(settings: StudySettings, public: PublicSide) -> Iterator[str]:
@@ -124,7 +133,7 @@ def _addresses(settings: StudySettings, reached_at: str | None) -> dict[str, str
 
 def _identity(
     settings: StudySettings, base: Path, certs: Path, learner: str, reached_at: str | None
-) -> Identity:
+) -> tuple[Identity, Issued]:
     """The learner's certificate, which is made with the CA where they are missing."""
     if settings.tls is None:
         folder = os.path.relpath(certs / learner, base)
@@ -135,7 +144,7 @@ def _identity(
     comes = settings.algorithm.initiative == "owner"
     hosts = (host_and_port(reached_at)[0],) if comes and reached_at else ()
     _check_authority(base / settings.tls.ca, certs, learner)
-    make_certificates(
+    (own,) = make_certificates(
         certs,
         [Party(name=learner, role="learner", hosts=hosts)],
         study=settings.name,
@@ -143,7 +152,7 @@ def _identity(
         renew=False,
         option="--certs",
     )
-    return load_identity(settings.tls, base=base, side="server" if comes else "client")
+    return load_identity(settings.tls, base=base, side="server" if comes else "client"), own
 
 
 def _check_authority(ours: Path, certs: Path, learner: str) -> None:

@@ -38,6 +38,7 @@ from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
 from common.tables import read_table
 from common.tls import load_identity
+from learner.network.certificates import Party, make_certificates
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 from owner.policy import OwnerSettings
@@ -848,6 +849,14 @@ def test_invite_says_that_another_studys_owners_are_not_known_any_more(study):
     said = " ".join(study.invite(name="second").stdout.split())
     assert f"knew the owners of {study.table['name']}, and now knows those of second" in said
     assert "give each study a --certs of its own" in said
+
+
+def test_invite_tells_of_a_certificate_of_the_learners_that_it_made_or_renewed(study):
+    told = "learner's own key and certificate are new, and valid until"
+    assert told not in " ".join(study.invite().stdout.split())
+    ends_soon = Party(name="learner", role="learner")
+    make_certificates(study.folder / "certs", [ends_soon], study="spring", days=20, renew=True)
+    assert told in " ".join(study.invite().stdout.split())
 
 
 def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
