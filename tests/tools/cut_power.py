@@ -99,6 +99,12 @@ def cut(folder, *, cuts, block, mount, seed, filesystem="ext4"):
         disk.unmount()
 
 
+def _stop(process):
+    """Stop all threads: after the signal they go on for a moment, on a busy machine for long."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
 def answers(runs):
     return sum(len(one.witness.seen) for one in runs)
 
@@ -118,7 +124,7 @@ def _cut(disk, owner, feature_map, folder, cuts, block, choices):
             while answers(batch) == given and any(one.thread.is_alive() for one in batch):
                 time.sleep(0.005)
             time.sleep(choices.uniform(0.0, LONGEST_LIFE_SECONDS))
-            owner.process.send_signal(signal.SIGSTOP)
+            _stop(owner.process)
             lost += disk.cut(lambda: owner.end(signal.SIGKILL))
             owner.process = owner.begin()
             assert disk.cuts <= cuts * MOST_CUTS_FOR_ONE, "the system itself writes all at once"
