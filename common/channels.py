@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from common.errors import InputError
+from common.texts import claimed
 from common.thread_limit import need_threads
 from common.tls import (
     Identity,
@@ -108,8 +109,8 @@ def bind(
 def _server_credentials(identity: Identity) -> grpc.ServerCredentials:
     """Credentials that refuse callers without a certificate of the CA.
 
-    Renewed files are taken over at the next handshake; if they do not belong together,
-    the old ones stay and a line is logged.
+    Renewed files are taken over at the next handshake; if they do not belong together, or are
+    another's, the old ones stay and a line is logged.
     """
     renewals = Renewals(identity, side="server")
 
@@ -140,19 +141,20 @@ class Renewals:
     """
 
     def __init__(self, identity: Identity, *, side: Side, logs: bool = True) -> None:
-        self._paths = identity.paths
+        self._identity = identity
         self._side = side
         self._log = log.log if logs else _say_nothing
-        self._seen = _stamp(self._paths)
+        self._seen = _stamp(identity.paths)
         self._logged = ""
 
     def fetch(self) -> Identity | None:
         """New files that belong together, or None where the ones in use stay."""
+        now = _stamp(self._identity.paths)
+        if now == self._seen:
+            return None
         try:
-            now = _stamp(self._paths)
-            if now == self._seen:
-                return None
-            renewed = load_identity(self._paths, base=Path("/"), side=self._side)
+            renewed = load_identity(self._identity.paths, base=Path("/"), side=self._side)
+            _check_holder(renewed, self._identity)
         except (InputError, OSError) as error:
             # Asked at each handshake: said once.
             if str(error) != self._logged:
@@ -168,10 +170,30 @@ def _say_nothing(*_: object) -> None:
     """Log nothing."""
 
 
-def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
-    """What changes when files do."""
-    found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
-    return tuple((status.st_mtime_ns, status.st_ino) for status in found)
+def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...] | None:
+    """What changes when files do, even if their times of writing are set back; None without one."""
+    try:
+        found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
+    except OSError:
+        return None
+    return tuple((status.st_ctime_ns, status.st_ino) for status in found)
+
+
+def _check_holder(renewed: Identity, former: Identity) -> None:
+    """Refuse a certificate that names another than the one in use: the far side would, too.
+
+    Raises:
+      InputError: It does.
+    """
+    from common.certificates import shown_by  # noqa: PLC0415 (plain text needs none of it)
+
+    name, needed = (shown_by(one.certificate).name for one in (renewed, former))
+    if name != needed:
+        raise InputError(
+            f"tls.certificate: {renewed.paths.certificate} is that of {claimed(name)!r}, and the "
+            f"one before was that of {claimed(needed)!r}; give the files that were made for that "
+            "name"
+        )
 
 
 def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:

@@ -129,6 +129,35 @@ def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner
     assert int(told) < MOST_BYTES
 
 
+def wait_for_a_call(line):
+    """Read whatever comes before the headers of a call, and these."""
+    with line.makefile("rb") as sent:
+        sent.read(len(PREFACE))
+        kind = None
+        while kind != 1:
+            size, kind = struct.unpack(">IBxI", b"\x00" + sent.read(9))[:2]
+            sent.read(size)
+
+
+@pytest.mark.xfail(reason="gRPC 1.84 and 1.85 end the process at a number that they do not know")
+@pytest.mark.parametrize("number", [13, 70007])
+def test_a_goodbye_whose_number_nobody_knows_ends_no_learner(number):
+    """HTTP_1_1_REQUIRED, and one that a proxy of Apache's sends."""
+    goodbye = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0]) + struct.pack(">II", 0, number)
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(60)
+    with server, started(LEARNER, f"127.0.0.1:{server.getsockname()[1]}") as learner:
+        line, _ = server.accept()
+        with line:
+            line.sendall(SETTINGS + RECEIVED)
+            wait_for_a_call(line)
+            # Who asks again finds nobody.
+            server.close()
+            line.sendall(goodbye)
+            learner.communicate(timeout=60)
+    assert learner.returncode == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("frames", [goodbyes, unknown])
 def test_a_stranger_that_sends_without_end_takes_little_memory_of_an_owner(frames):

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import shutil
 import socket
 import ssl
 import struct
@@ -524,6 +525,52 @@ def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     key.write_bytes(new_key)
     renewed = x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
     assert serial() == renewed != before
+
+
+def copied_into(folder, other):
+    """Another's files in the place of a party's own; they have the size and the times of those."""
+    for path in folder.glob("*.pem"):
+        times = path.stat()
+        path.write_bytes((other / path.name).read_bytes())
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_renewal_that_is_anothers_is_not_used(serve_tls, tmp_path, caplog):
+    """Its learner would not have known the owner any more."""
+    folder = tmp_path / "certs"
+    parties = [Party(name=name, role="owner", hosts=LOOPBACK) for name in ("owner-a", "owner-b")]
+    parties.append(Party(name="learner", role="learner"))
+    make_certificates(folder, parties, study="test", ca_days=100, days=90, renew=False)
+    running = serve_tls(folder / "owner-a")
+    remote = reach(running, identity(folder / "learner"))
+    shutil.copytree(folder / "owner-a", tmp_path / "own")
+    with caplog.at_level("INFO", logger="copriv.tls"):
+        copied_into(folder / "owner-a", folder / "owner-b")
+        assert remote.describe().num_records == 200
+        (folder / "owner-a" / "key.pem").unlink()
+        assert remote.describe().num_records == 200
+        copied_into(folder / "owner-a", tmp_path / "own")
+        shutil.copy(tmp_path / "own" / "key.pem", folder / "owner-a")
+        assert remote.describe().num_records == 200
+    remote.disconnect()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    assert "is that of 'owner-b', and the one before was that of 'owner-a'; give" in said[0]
+    assert "key.pem: cannot be read (No such file or directory); copriv invite, or" in said[1]
+    assert said[2] == "a renewed certificate is in use"
+
+
+def test_a_renewal_whose_files_have_the_old_times_is_used(serve_tls, tmp_path):
+    """As of an archive that gives all its files one time."""
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    shutil.copytree(folder, tmp_path / "copy")
+    certs(tmp_path / "copy", renew=True)
+    copied_into(folder / "owner-a", tmp_path / "copy" / "owner-a")
+    with handshake(running.port, folder / "learner") as secured:
+        shown = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
+    renewed = (tmp_path / "copy" / "owner-a" / "certificate.pem").read_bytes()
+    assert shown == x509.load_pem_x509_certificate(renewed)
 
 
 def test_a_learner_shows_its_renewed_certificate_without_a_restart(
