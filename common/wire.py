@@ -40,11 +40,19 @@ _TOO_LARGE = re.compile(
 # It stops unpacking one there, and does not say how large it would have been.
 _UNPACKED = "Decompressed message larger than max"
 
-# What gRPC says of a call that it ends for its headers, or that a proxy has enough of, with the
-# statuses of a spent budget and of a policy; and of a page that a proxy answers, with many.
-_ENDED = re.compile(r"received metadata size exceeds|RST_STREAM", re.ASCII)
+# What gRPC says of a call that it ends for its headers, that a proxy has enough of, or whose frames
+# it cannot read, with the statuses of a spent budget, of a policy and of a failure; and of a page
+# that a proxy answers, with many.
+_ENDED = re.compile(
+    r"received metadata size exceeds|RST_STREAM|Stream removed|No status received", re.ASCII
+)
 _PAGE = re.compile(r"Received http2 header with status: [0-9]{3}", re.ASCII)
-_BORROWED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
+_BORROWED = (
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+)
 
 AUTHORIZATION = "authorization"
 BEARER = "Bearer "

@@ -15,8 +15,8 @@ from owner.attaching import open_attachment
 
 HEADERS, RESET, SETTINGS = 1, 3, 4
 LONG = 20.0
-# Pages that gRPC takes for a refusal, and an error of HTTP/2 that it takes for one.
-ENDS = ("401", "403", "404", "502", "12")
+# Pages that gRPC takes for a refusal, and errors of HTTP/2 that it takes for one, or for a failure.
+ENDS = ("401", "403", "404", "502", "12", "1", "2", "13")
 
 
 def frame(kind, flags, stream, body=b""):
