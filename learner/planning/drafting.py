@@ -19,6 +19,7 @@ from common.names import nearest_letters
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
 from common.texts import brief, counted, printable, shortened
+from common.two_units import two_units_note
 
 # Of two values the one that says yes is class +1, beside what says no.
 SAYS_YES = {
@@ -207,8 +208,8 @@ def _about(column: Column, missing: int) -> list[str]:
     remarks = []
     if code_for_missing(column) and not column.far_out.size:
         remarks.append(f"target {column.shown}: {missing_note(column)}")
-    if column.bounds:
-        remarks.append(f"target {column.shown}: {column.bounds}")
+    odd = (two_units_note(column), column.bounds)
+    remarks += [f"target {column.shown}: {words}" for words in odd if words]
     if missing:
         remarks.append(
             f"target {column.shown}: {counted(missing, 'record')} "
