@@ -213,10 +213,11 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
     """
     _warn_of_delta(settings, public.feature_map)
     column = settings.forecast.group_column
-    if column == public.feature_map.target_name:
+    target = public.feature_map.target
+    if column == target.name and target.positive is None:
         raise InputError(
-            f"forecast.group_column: {column!r} is the target, which says nothing of whose a "
-            "record is; name the column that does, or leave the setting out"
+            f"forecast.group_column: {column!r} is the target, a number that says nothing of whose "
+            "a record is; name the column that does, or leave the setting out"
         )
     if column is not None:
         labels, known = _groups(settings, table, column)

@@ -188,6 +188,6 @@ def test_a_delta_that_no_error_reaches_is_told_of_whatever_the_targets_unit(
         prepare_public_side(study(model=huber | {"delta": 0.5}), base=tmp_path)
 
 
-def test_the_target_names_no_groups(study, tmp_path):
+def test_a_target_of_numbers_names_no_groups(study, tmp_path):
     with pytest.raises(InputError, match=r"group_column: 'y' is the target"):
         prepare_public_side(study(forecast={"group_column": "y"}), base=tmp_path)
