@@ -238,7 +238,7 @@ class Huber(Loss):
     the bound of its features, whatever the box and the targets.
 
     Args:
-      delta: Where squared becomes absolute, in target units.
+      delta: Where squared becomes absolute, in units of the scaled target.
 
     Raises:
       ValueError: It is not positive and finite.

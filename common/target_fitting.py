@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from common.affirmed import affirmed
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import DoubtWarning, InputError
 from common.fitting import (
@@ -70,15 +71,15 @@ def fit_target(
 
 
 def _named(column: pd.Series) -> str:
-    """The rarest of a column's few values, as the setting is typed.
+    """The one of two values that says yes, or the rarest of a few, as the setting is typed.
 
-    >>> _named(pd.Series(["yes", "no", "no"])), _named(pd.Series([None]))
+    >>> _named(pd.Series(["yes", "no", "yes"])), _named(pd.Series([None]))
     ('["yes"]', '["VALUE"]')
     """
     counts = count_values(column)
-    rarest = next(reversed(counts), "")
-    is_short = rarest.isprintable() and 0 < len(rarest) <= LONGEST_PUBLIC_VALUE
-    return as_toml([rarest if is_short and len(counts) <= NAMED_VALUES else "VALUE"])
+    one = affirmed(counts) if counts else ""
+    is_short = one.isprintable() and 0 < len(one) <= LONGEST_PUBLIC_VALUE
+    return as_toml([one if is_short and len(counts) <= NAMED_VALUES else "VALUE"])
 
 
 def _fit_classes(
@@ -100,10 +101,13 @@ def _fit_classes(
         wrong = "no record is of class -1"
         if len(missing) == len(keys):
             wrong = f"no record equals {' or '.join(map(repr, missing))}"
-        few = f": positive = {min(counts, key=lambda k: counts[k])!r}?" if len(counts) == 2 else ""
+        few = f": positive = {affirmed(counts)!r}?" if len(counts) == 2 else ""
+        cure = f"set features.positive to the values of class +1{few}"
+        if len(counts) == 1:
+            cure = "give public records of both classes"
         raise InputError(
-            f"{where}: target {rule.name!r}: {wrong}; the column has "
-            f"{counts_in_words(counts)}; set features.positive to the values of class +1{few}"
+            f"{where}: target {rule.name!r}: {wrong}; the column has {counts_in_words(counts)}; "
+            f"{cure}"
         )
     if missing:
         warnings.warn(

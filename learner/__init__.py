@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from common.extras import needing_extras
+
 if TYPE_CHECKING:
     from learner.commands.estimators import FederatedClassifier, FederatedRegressor
     from learner.commands.runs import Run, forecast, simulate, sweep, train
@@ -32,6 +34,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "learner.commands.estimators" if name in _ESTIMATORS else "learner.commands.runs"
-    value: object = getattr(import_module(home), name)
+    with needing_extras(name):
+        value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value

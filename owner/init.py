@@ -26,6 +26,7 @@ from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.texts import as_setting, counted
 from common.totals import refuse_totals
+from common.two_units import two_units_note
 from common.typed_tables import place_below
 from owner.loading import load_records
 from owner.policy import OwnerSettings
@@ -93,7 +94,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
                 f"{column.shown}: cells that are not {column.kind}s and count as empty: "
                 f"{column.unread:,}"
             )
-        counted_as = (column.bounds, column.infinite_words)
+        counted_as = (two_units_note(column), column.bounds, column.infinite_words)
         notes += [f"{column.shown}: {words}" for words in counted_as if words]
         if column.missing > column.count > 0:
             notes.append(f"{column.shown}: more than half of the cells are empty")

@@ -31,6 +31,7 @@ from common.tables import read_table
 from common.texts import brief, counted, exact_text, named
 from common.tls import host_and_port, is_loopback
 from common.totals import refuse_totals
+from common.two_units import two_units_note
 from common.typed_tables import place_below
 from owner.init import LEAVE_EMPTY
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
@@ -223,14 +224,16 @@ def _amounts(feature_map: FeatureMap) -> list[ColumnRule | TargetRule]:
     return rules + [target] * (target.positive is None)
 
 
-def _codes_for_missing(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
-    """Which numbers and dates may stand for missing values and are not named so by the study."""
+def _odd_numbers(feature_map: FeatureMap, joining: Joining, seen: Look) -> Iterator[str]:
+    """Which numbers may be in two units, or stand for missing values and are not named so."""
     for rule in _amounts(feature_map):
         column = seen.columns.get(joining.rename.get(rule.name, rule.name))
         # In other units it is not the study's.
         named = () if rule.name in joining.units else rule.missing
         if column is not None and code_for_missing(column) not in {"", *named}:
             yield f"{column.shown}: {code_note(column, LEAVE_EMPTY)}"
+        if column is not None and (note := two_units_note(column)):
+            yield f"{column.shown}: {note}"
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:
@@ -254,7 +257,7 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
         *mark_notes(source, base=Path(), table=table[needed]),
         *date_notes(table, stored),
         *_unread_numbers(invited.feature_map, joining, seen),
-        *_codes_for_missing(invited.feature_map, joining, seen),
+        *_odd_numbers(invited.feature_map, joining, seen),
         *copy_notes(seen, kappa="the study's privacy.kappa", protected=asked),
         *frequency_notes(seen),
     ]

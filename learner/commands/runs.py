@@ -18,6 +18,7 @@ from common.column_faults import warn_of_inputs
 from common.command import plain_console
 from common.config import Overrides
 from common.errors import InputError
+from common.extras import needing_extras
 from common.files import open_regular
 from common.judging import Judged
 from common.model import Model, read_model
@@ -133,9 +134,10 @@ class Run:
         """Relative fitness against communications; of a trained run, who spoke when.
 
         Raises:
-          ModuleNotFoundError: matplotlib is not installed; it comes with ``copriv[lab]``.
+          InputError: matplotlib is not installed; it comes with ``copriv[lab]``.
         """
-        from learner.results.plots import run_figure  # noqa: PLC0415 (an extra)
+        with needing_extras("plot()"):
+            from learner.results.plots import run_figure  # noqa: PLC0415 (an extra)
 
         return run_figure(self.trace, self.summary)
 

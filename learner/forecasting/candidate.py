@@ -61,9 +61,11 @@ class Candidate:
         for place, owner in enumerate(kept):
             entry = self.settings.owners[owner]
             again = place >= len(self.settings.owners)
-            # A copy of an owner is another one of the kind, not the same group once more.
+            # A copy of an owner is another one of the kind, not the same group once more, and it
+            # would serve elsewhere.
             name = f"{entry.name[:56]}-{place}" if again else entry.name
-            entries.append(entry.model_copy(update={"name": name}))
+            address = None if again else entry.address
+            entries.append(entry.model_copy(update={"name": name, "address": address}))
             availability[name] = given.availability_of.get(entry.name, given.availability)
         names = {entry.name for entry in entries}
         groups = (tuple(n for n in group if n in names) for group in self.settings.groups)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from common.affirmed import affirmed
 from common.arrays import Flags, Indices, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
@@ -19,30 +20,8 @@ from common.names import nearest_letters
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
 from common.texts import brief, counted, printable, shortened
+from common.two_units import two_units_note
 
-# Of two values the one that says yes is class +1, beside what says no.
-SAYS_YES = {
-    "1": {"0", "-1"},
-    "yes": {"no"},
-    "y": {"n"},
-    "t": {"f"},
-    "positive": {"negative"},
-    "ja": {"nein", "nee", "nej", "nei"},
-    "j": {"n"},
-    "wahr": {"falsch"},
-    "oui": {"non"},
-    "o": {"n"},
-    "vrai": {"faux"},
-    "si": {"no"},
-    "s\xed": {"no"},
-    "s\xec": {"no"},
-    "s": {"n"},
-    "vero": {"falso"},
-    "verdadero": {"falso"},
-    "sim": {"n\xe3o", "nao"},
-    "tak": {"nie"},
-    "ano": {"ne"},
-}
 FEWEST_OF_AN_OWNER = 50
 NAMED = 5
 MOST_OWNERS = 12
@@ -108,7 +87,7 @@ def choose_target(
             f"--target {column.shown}: expected numbers or two values, it has "
             f"{counts_in_words(counts)}; {_how_to_mend(column)}"
         )
-    chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
+    chosen = _positive_keys(name, positive, counts) if positive else (affirmed(counts),)
     if len(chosen) == len(counts):
         raise InputError("--positive: every value is class +1; leave some for class -1")
     positions, keys = category_keys(table[name])
@@ -153,19 +132,6 @@ def _of_one_value(column: Column, counts: Mapping[str, int]) -> str:
     return f"it says the same of every record, {counts_in_words(counts)}{gaps}; {cure}"
 
 
-def _affirmed(counts: Mapping[str, int]) -> str:
-    """Which of two values is class +1: the one that says yes, or else the rarer.
-
-    >>> _affirmed({"1": 700, "0": 300}), _affirmed({"No": 40, "Yes": 60})
-    ('1', 'Yes')
-    >>> _affirmed({"home": 90, "died": 10})
-    'died'
-    """
-    spelt = {value.lower(): value for value in counts}
-    yes = [value for key, value in spelt.items() if SAYS_YES.get(key, set()) & spelt.keys()]
-    return yes[0] if yes else min(counts, key=lambda value: counts[value])
-
-
 def _positive_keys(
     name: str, positive: Sequence[str], counts: Mapping[str, int]
 ) -> tuple[str, ...]:
@@ -207,8 +173,8 @@ def _about(column: Column, missing: int) -> list[str]:
     remarks = []
     if code_for_missing(column) and not column.far_out.size:
         remarks.append(f"target {column.shown}: {missing_note(column)}")
-    if column.bounds:
-        remarks.append(f"target {column.shown}: {column.bounds}")
+    odd = (two_units_note(column), column.bounds)
+    remarks += [f"target {column.shown}: {words}" for words in odd if words]
     if missing:
         remarks.append(
             f"target {column.shown}: {counted(missing, 'record')} "

@@ -12,6 +12,7 @@ from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.looking import look_at
 from common.texts import named
+from common.two_units import two_units_note
 from learner.planning.leakage import explained_together, explained_variance
 
 # So many cells show what there is to see.
@@ -55,6 +56,11 @@ def _giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> Iterator[str]:
             f"target {feature_map.target_name}, as two dates do the time between them; leave one "
             "out with features.drop, unless all are known before the target is"
         )
+    amounts = {rule.name for rule in feature_map.columns if rule.kind == "number"}
+    numbers = [column for column in columns if column.name in amounts]
+    if feature_map.target.positive is None:
+        numbers += look_at(some[[feature_map.target_name]]).columns.values()
+    yield from (f"{c.shown}: {note}" for c in numbers if (note := two_units_note(c)))
     names = [column.name for column in columns if column.is_identifier]
     if names:
         yield (

@@ -14,6 +14,7 @@ from common.looking import PLAINLY, Column, Look
 from common.missing_codes import code_for_missing
 from common.suggestions import among_columns
 from common.texts import counted, named, shortened
+from common.two_units import two_units_note
 from learner.planning.drafting import Target, missing_note
 from learner.planning.input_notes import questions
 from learner.planning.leakage import (
@@ -301,6 +302,8 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if code_for_missing(column) and not column.far_out.size:
         yield f"{name}: {missing_note(column)}"
+    if (note := two_units_note(column)) and not is_named:
+        yield f"{name}: {note}"
     yield from odd_cells(column)
 
 

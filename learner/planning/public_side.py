@@ -211,7 +211,14 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
       settings: The study, whose model decides whether groups that nobody named are taken.
       table: The public records as they were read.
     """
+    _warn_of_delta(settings, public.feature_map)
     column = settings.forecast.group_column
+    target = public.feature_map.target
+    if column == target.name and target.positive is None:
+        raise InputError(
+            f"forecast.group_column: {column!r} is the target, a number that says nothing of whose "
+            "a record is; name the column that does, or leave the setting out"
+        )
     if column is not None:
         labels, known = _groups(settings, table, column)
         only = _only_group_of(settings, labels, column)
@@ -231,6 +238,20 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
         return replace(public, only_group_of=only)
     grouped = replace(public, labels=labels, known=known)
     return grouped if _groups_say_more(grouped, settings) else public
+
+
+def _warn_of_delta(settings: StudySettings, feature_map: FeatureMap) -> None:
+    """A delta that no error reaches, as one in the target's own unit often is, changes nothing."""
+    delta, target = settings.model.delta, feature_map.target
+    if not isinstance(delta, float) or delta <= target.bound:
+        return
+    warnings.warn(
+        f"model.delta = {delta:g}: hardly an error reaches it, so Huber loss is squared loss here; "
+        f"it counts in standard deviations of the target, one of which is {target.scale:.4g}, and "
+        f'the bound of targets is {target.bound:.3g} of them; give a smaller one, or "auto"',
+        DoubtWarning,
+        stacklevel=2,
+    )
 
 
 def _only_group_of(settings: StudySettings, labels: Indices, column: str) -> str | None:

@@ -68,8 +68,9 @@ class ModelSettings(Settings):
       loss: How a wrong prediction is counted. For a target of numbers: "squared", or "huber" if
         some values are far from the rest (long tails; needs far less noise). For two classes:
         "logistic", which gives probabilities, or "hinge", which gives scores.
-      delta: The error, in units of the target, at which Huber loss turns from squared to absolute;
-        "auto" takes it from the public records.
+      delta: The error at which Huber loss turns from squared to absolute, in standard deviations
+        of the public records' target, to which targets are scaled: 0.5 is half of one, whatever
+        the target's unit. "auto" takes it from the public records.
       regularisation: The coefficient c of g = c theta'theta, which is added to the mean loss and
         keeps the model's coefficients small.
       theta_max: The largest absolute value of a coefficient, where features and numeric targets are

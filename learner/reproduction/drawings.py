@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from common.files import write_or_refuse
 from learner.reproduction.papers import Data, Figure, Kind
 
-mpl.use("Agg")
 # Texts as texts, and no date: equal numbers give equal files.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "copriv"

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -27,8 +26,6 @@ MOST_NAMES = 30
 LETTERS = 10
 # An axis that reaches no further has room for 2 and 5 between powers of ten.
 NARROW = 100.0
-
-mpl.use("Agg")
 
 
 def draw_forecast(verdict: Verdict, path: Path) -> None:

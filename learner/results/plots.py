@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -14,8 +13,6 @@ from learner.results.summary import Summary
 
 # More lines than these are drawn as a band.
 MOST_LINES = 6
-
-mpl.use("Agg")
 
 
 def run_figure(trace: pd.DataFrame, summary: Summary) -> Figure:

@@ -129,3 +129,34 @@ def test_what_needs_an_extra_names_it_in_a_sentence(copriv, words, said):
     assert done.returncode == 2, done.stdout
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        ("learner.FederatedRegressor", "FederatedRegressor needs the package scikit-learn; pip i"),
+        ("from learner import FederatedClassifier", "needs the package scikit-learn; pip install"),
+        (
+            "learner.Run.load(sys.argv[1]).plot()",
+            "plot() needs the package matplotlib; pip install 'copriv[lab]'",
+        ),
+    ],
+)
+def test_what_needs_an_extra_names_it_in_python_too(tmp_path, copriv, used, said):
+    program = WITHOUT.partition("from learner")[0] + f"import learner\n{used}"
+    if "load" in used:
+        assert copriv("simulate", STUDY, "--in-memory", "--out", "out").returncode == 0
+    done = running(tmp_path, program, ",".join(EXTRAS))("out")
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("common.errors.InputError: ")
+    assert said in last
+
+
+def test_pictures_leave_a_notebooks_own_way_of_showing_them(tmp_path):
+    """After a picture of ours the notebook showed none of its own."""
+    program = (
+        "import matplotlib, learner.results.plots, learner.results.forecast_picture, "
+        "learner.reproduction.drawings; print(matplotlib.get_backend())"
+    )
+    done = running(tmp_path, program, MPLBACKEND="svg")()
+    assert done.stdout == "svg\n", done.stderr

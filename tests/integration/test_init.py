@@ -531,6 +531,21 @@ def test_classes_that_are_misspelt_are_asked_for_again(folder):
     assert "county has no 'King' (did you mean 'Kings'?)" in said.output
 
 
+def test_numbers_in_two_units_are_asked_about(folder, typed):
+    table = raw_table()
+    table["share"] = (table["income"].clip(20, 60) / 100).where(np.arange(NUM) % 2 == 0)
+    table["share"] = table["share"].fillna(table["income"].clip(20, 60))
+    table["days"] = table["days"].clip(1, 6) * np.where(table["county"] == "Bronx", 24, 1)
+    table.drop(columns="hours").to_csv("mixed.csv", index=False)
+    told = init(typed, "mixed.csv", "--target", "days", "--owners", "county", "--out", "s")
+    assert "note: target days: " in told
+    assert "about 24 times as far: in two units? then write all in one" in told
+    assert "note: share: 600 lie from 0.2 to 0.6 and 600 from 20 to 60, about 100 times" in told
+    said = CliRunner().invoke(owner_cli, ["init", "mixed.csv", "--out", "o.toml", "--yes"])
+    assert said.exit_code == 0, said.output
+    assert "share: 600 lie from 0.2 to 0.6 and 600 from 20 to 60, about 100" in said.output
+
+
 def test_a_code_for_missing_is_asked_about_and_the_advice_can_be_typed(folder, typed):
     table = raw_table().assign(**{"blood pressure": np.arange(NUM) % 90 + 80})
     table.loc[::7, "blood pressure"] = 0

@@ -29,6 +29,7 @@ from learner.results.verdict_words import notes, verdict_lines
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1440)
+PAPER = 718  # A4, upright, within a browser's margins.
 PROBE = Path(__file__).parents[1] / "tools/probe_page.js"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
@@ -178,6 +179,12 @@ def bad(page):
     return page.replace("<main>", f"<main>{faults}")
 
 
+def on_paper(page):
+    """The page as it is printed: in a frame it cannot be."""
+    page = page.replace("@media print", "@media all")
+    return page.replace("@media screen", "@media not all")
+
+
 def framed(text, name, width):
     """A page with the probe in it, in a frame: a window is never as narrow as a phone."""
     watch = (
@@ -234,8 +241,10 @@ def probed(frames, folder, *, dark):
 def looked_at(pages, tmp_path_factory):
     """Every page at every width, in the light and in the dark."""
     texts = {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
+    printed = [framed(on_paper(text), f"printed {name}", PAPER) for name, text in texts.items()]
     texts["bad"] = bad(texts["few"])
     frames = [framed(text, name, width) for name, text in texts.items() for width in WIDTHS]
+    frames += printed
     return {
         dark: probed(frames, tmp_path_factory.mktemp("browser"), dark=dark)
         for dark in (False, True)
@@ -260,12 +269,23 @@ def test_a_page_is_readable_at_every_width(looked_at, name, width, dark):
 
 
 @needs_chromium
+@pytest.mark.parametrize("name", ["few", "many", "trained", "forecast", "compared"])
+def test_a_printed_page_has_tables_with_their_heads_and_all_that_is_folded(looked_at, name):
+    found = looked_at[False][f"printed {name} {PAPER}"]
+    assert found["scroll"] <= PAPER
+    assert found["unseen"] == []
+    assert found["lines"] == 0
+
+
+@needs_chromium
 def test_the_probe_sees_what_is_wrong(looked_at):
     found = looked_at[False]["bad 768"]
     assert found["scroll"] > 768
     assert found["errors"]
     assert found["contrast"]
     assert found["missing"] == ["input without a label"]
+    assert found["unseen"]
+    assert found["lines"]
     if axe():
         assert {rule for rule, _ in looked_at[False]["bad 360"]["axe"]} >= {
             "color-contrast",

@@ -379,6 +379,15 @@ def test_rows_that_are_no_records_are_told_to_who_joins(study, table_maker):
     assert not (study.folder / "owner-b").exists()
 
 
+def test_numbers_in_two_units_are_told_to_who_joins(study, table_maker):
+    own = table_maker(400, seed=1)
+    own["column-2"] = np.where(np.arange(400) % 2, 1, 100) * (3 + own["column-2"].clip(-2, 2))
+    own.to_csv(study.folder / "own.csv", index=False)
+    joined = study.join("--accept", "column-2", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: column-2: 200 lie from 1 to 5 and 200 from 100 to 500, about" in joined.stdout
+
+
 def test_a_number_that_may_stand_for_missing_is_told_to_who_joins(study, table_maker):
     own = table_maker(400, seed=1).rename(columns={"column-2": "size"})
     own.loc[:29, "size"] = 999.0

@@ -260,3 +260,20 @@ def test_values_that_make_no_two_classes_are_refused(positive, why):
         fit_target(
             pd.Series(["yes", "no", "no"], name="y"), positive=positive, coverage=0.9, where="p"
         )
+
+
+def test_the_value_that_says_yes_is_proposed_and_not_the_rarer():
+    """Who typed yes for truth values was told to type the one that says no."""
+    column = pd.Series([True, True, False], name="ill")
+    with pytest.raises(InputError, match=r"no record equals 'yes'; .*: positive = '1'\?"):
+        fit_target(column, positive="yes", coverage=0.9, where="p")
+    words = pd.Series(["Ja", "Ja", "Nein"], name="ill")
+    with pytest.raises(InputError, match=r"such as features.positive = \[\"Ja\"\]"):
+        fit_target(words, positive=None, coverage=0.9, where="p")
+
+
+@pytest.mark.parametrize("positive", [1, 0])
+def test_public_records_of_one_class_are_to_be_replaced_whatever_was_typed(positive):
+    column = pd.Series([1, 1, 1], name="ill")
+    with pytest.raises(InputError, match=r"'1' \(3\); give public records of both classes"):
+        fit_target(column, positive=positive, coverage=0.9, where="p")

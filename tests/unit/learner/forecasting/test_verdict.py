@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.config import check_settings
-from learner.forecasting.candidate import Candidate
+from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import FACTORS, Answer, Question, ask, questions
 from learner.forecasting.verdict import verdict
 from learner.planning.decision import Decision, Expected
@@ -304,3 +304,16 @@ def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(can
         for text in (told, " ".join(found.warnings)):
             assert warns == ("times as much on public records held out" in text)
         assert warns == (found.quality is None)
+
+
+def test_more_owners_of_the_kind_serve_nowhere_yet(candidate):
+    """Each had the address of the one it is like, so no way of learning could be compared."""
+    known = [
+        owner.model_copy(update={"address": f"{owner.name}.example:1"})
+        for owner in candidate.settings.owners
+    ]
+    settings = candidate.settings.model_copy(update={"owners": tuple(known)})
+    more = replace(candidate, settings=settings).with_owners([0, 1, 0, 1, 0])
+    for way in COMPARED:
+        owners = more.with_algorithm(way).settings.owners
+        assert [owner.address for owner in owners] == [*(k.address for k in known), *[None] * 3]

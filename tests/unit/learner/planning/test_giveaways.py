@@ -74,3 +74,12 @@ def test_a_column_that_names_persons_is_told(number):
 def test_columns_that_only_help_are_not_told():
     good = np.where(TABLE.died == "yes", 4.0, 0.0) + RNG.normal(size=N)
     assert told(TABLE.assign(lactate=good, cost=RNG.permutation(10**6)[:N])) == []
+
+
+def test_numbers_in_two_units_are_told():
+    unit = np.where(np.arange(N) % 2, 1, 100)
+    mixed = TABLE.assign(dose=RNG.uniform(1, 9, N) * unit, share=RNG.uniform(0.1, 0.9, N) * unit)
+    dose, share = told(mixed, "share", positive=None)
+    assert dose.startswith("features: dose: 300 lie from 1")
+    assert share.startswith("features: share: 300 lie from 0.1")
+    assert told(mixed.drop(columns="dose"), "died") == [share]

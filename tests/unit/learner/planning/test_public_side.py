@@ -171,3 +171,23 @@ def test_a_named_column_holds_whatever_the_order_tells(tmp_path):
     drifting = {"trend": 0.9, "public": ":2000"}
     public = _of_sites(tmp_path, **drifting, forecast={"group_column": "site"})
     assert sorted(public.known) == ["at-a", "at-b", "at-c"]
+
+
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_a_delta_that_no_error_reaches_is_told_of_whatever_the_targets_unit(
+    study, tmp_path, factor
+):
+    """It counts in deviations, and one in the target's own unit was squared loss without a word."""
+    table = pd.read_parquet(tmp_path / "mine.parquet")
+    table.assign(y=table["y"] * factor).to_parquet(tmp_path / "mine.parquet")
+    huber = {"theta_max": 1, "loss": "huber"}
+    with pytest.warns(DoubtWarning, match=r"delta = 50: hardly an error reaches it"):
+        prepare_public_side(study(model=huber | {"delta": 50}), base=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prepare_public_side(study(model=huber | {"delta": 0.5}), base=tmp_path)
+
+
+def test_a_target_of_numbers_names_no_groups(study, tmp_path):
+    with pytest.raises(InputError, match=r"group_column: 'y' is the target"):
+        prepare_public_side(study(forecast={"group_column": "y"}), base=tmp_path)
