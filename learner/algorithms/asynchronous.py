@@ -143,10 +143,15 @@ class Asynchronous(Variants):
         return self.num_copies * self._unit_step
 
     @property
-    def central_step(self) -> float:
-        """The step of (7), (N-1)/N or 1/2 times rho/(T^2 sigma)."""
+    def central_factor(self) -> float:
+        """The factor in (7), (N-1)/N or 1/2."""
         N = self.num_copies
-        return (0.5 if self.rule == "corrected" else (N - 1) / N) * self._unit_step
+        return 0.5 if self.rule == "corrected" else (N - 1) / N
+
+    @property
+    def central_step(self) -> float:
+        """The step of (7), its factor times rho/(T^2 sigma)."""
+        return self.central_factor * self._unit_step
 
     @cached_property
     def _unit_step(self) -> float:

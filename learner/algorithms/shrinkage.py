@@ -184,7 +184,8 @@ class Blend:
         blend = np.eye(len(lengths)) + real * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
         squares = vectors**2
-        # Each entry beside the diagonal is there twice.
+        # Each entry beside the diagonal is there twice. One on it is not, so in a direction of one
+        # coordinate this is sqrt(2) times what it varies by.
         chance = np.sqrt(2.0 * np.sum(squares * ((shares * variances) @ squares), axis=-2))
         return cls(
             around=around,

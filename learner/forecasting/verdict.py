@@ -34,6 +34,8 @@ from learner.simulated.groups import Ends, ends_of
 NOTICEABLE = 0.1
 # The share of the worlds that must agree: 10 of 12, which one in fifty coins would.
 AGREED = 5 / 6
+# Nothing is below a bar of 0, as where the only owner's own model is the best one.
+NEVER = 1e300
 CURVES = ("epsilon", "size", "owners", "horizon", "clip", "split")
 
 Answers = Mapping[str, Answer]
@@ -246,7 +248,12 @@ def _bar(alone: float, public: float) -> float:
 def _smallest_epsilon_factor(answers: Answers, bar: float) -> float | None:
     """The smallest factor of epsilon at which the model is better than ``bar``; None if at none."""
     points = [(f, answers[key]) for f in FACTORS if (key := f"epsilon-{f:g}") in answers]
-    return _crossing([(f, answer.relative_fitness / bar) for f, answer in points])
+    return _crossing([(f, _over(answer.relative_fitness, bar)) for f, answer in points])
+
+
+def _over(fitness: float, bar: float) -> float:
+    """How many times the bar a relative fitness is: it is better below 1."""
+    return fitness / bar if bar > 0.0 else NEVER
 
 
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
@@ -282,7 +289,7 @@ def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
 
     def ratio(answer: Answer) -> float:
         alone = float(np.median(answer.alone)) if own is None else answer.alone[own]
-        return answer.relative_fitness / _bar(alone, answer.public)
+        return _over(answer.relative_fitness, _bar(alone, answer.public))
 
     of_ways = _ratios_of_ways(answers)
     tried = of_ways | {
@@ -313,7 +320,9 @@ def _ratios_of_ways(answers: Answers) -> dict[str, list[tuple[float, float]]]:
     tried = {}
     for way in WAYS:
         points = [(f, answers[key]) for f in FACTORS if (key := f"ways-{f:g}") in answers]
-        known = [(f, its.ways[way] / to_beat(its.public)) for f, its in points if way in its.ways]
+        known = [
+            (f, _over(its.ways[way], to_beat(its.public))) for f, its in points if way in its.ways
+        ]
         if known and f"by-{way}" in answers:
             tried[way] = known
     return tried

@@ -51,8 +51,8 @@ def components(sizes: Vector, excess: Vector, scores: Matrix) -> Components:
 
     >>> scores = np.array([[1.0], [3.0], [-1.0], [-3.0]])
     >>> found = components(np.array([2.0, 2.0]), np.array([4.0, 4.0]), scores)
-    >>> found.all_groups, found.within
-    (7.0, 2.0)
+    >>> found.all_groups, found.within, found.each_group.round(3)
+    (7.0, 2.0, array([6.357, 6.357]))
     """
     used = sizes > 0
     m, q = sizes[used], excess[used]

@@ -25,10 +25,11 @@ from learner.algorithms.clocks import draw_slots, with_everyone
 Split = Literal["horizon", "schedule"]
 
 MISSED = -1
-# Beyond this many times the expected number of ticks something is wrong with the settings.
+# So often what is missing of T ticks is drawn again: enough where owners answer 3 % of the time.
 LONGEST_WAIT = 200
 NO_END = (
-    "forecast.availability: owners are away so much that the study does not end; give a larger one"
+    "forecast.availability: owners are away so much that the study is too long to be simulated; "
+    "give a larger one"
 )
 
 

@@ -4,13 +4,18 @@ Let an error of (6) lie along an eigenvector of the mean loss's Hessian with eig
 w_i be n_i/n with Remark 4's factor. A tick of owner i turns theta_bar into the copy
 :math:`(1-u_i)\,\bar\theta` by (5) and the central model :math:`(1-v)\,\bar\theta` by (7), with
 
-.. math:: u_i = \alpha\,(c/N + w_i h), \qquad v \le 2c\,\alpha/N.
+.. math:: u_i = \alpha\,(c/N + w_i h), \qquad v = 2cr\,\alpha/N,
 
-theta_bar is the mean of two models, so its error is at most the larger of theirs. With
-:math:`0 \le u_i \le 2` and :math:`0 \le v \le 2` neither factor is beyond 1 in size: no sequence
-of ticks can make the largest error of the N + 1 models grow, and the projection only shortens it.
-Hence :math:`\alpha_{max} = 2/(\max_i w_i h_{max} + c/N)`. With one owner oscillations begin to
-grow at twice that step; with several, the random order of owners decides in between.
+with (7)'s factor r, (N-1)/N as printed and 1/2 corrected. theta_bar is the mean of two models, so
+its error is at most the larger of theirs. With :math:`0 \le u_i \le 2` and :math:`0 \le v \le 2`
+neither factor is beyond 1 in size: no sequence of ticks can make the largest error of the N + 1
+models grow, and the projection only shortens it. Hence
+
+.. math:: \alpha_{max} = 2/\max\big(\max_i w_i h_{max} + c/N,\; 2cr/N\big),
+
+where the second counts only if g curves more than the loss, and (7) is as printed. With one owner
+oscillations begin to grow at twice that step; with several, the random order of owners decides in
+between.
 
 A clip shortens the gradients of records far from their targets: these push, but do not push harder
 the farther the model is off. So h_max is that of the records that are not clipped at the optimum;
@@ -46,7 +51,7 @@ def largest_stable_step(
     For a loss whose second derivative is at most :math:`L`, with :math:`h_{max}` the largest
     eigenvalue of :math:`L X'X/n` and w Remark 4's weights:
 
-    .. math:: \alpha_{max} = 2 / (\max_i w_i\,h_{max} + c/N)
+    .. math:: \alpha_{max} = 2/\max\big(\max_i w_i\,h_{max} + c/N,\; 2cr/N\big)
 
     For a loss with kinks, with the largest mean absolute feature for :math:`h_{max}` and half of
     the box for what it may move: :math:`\alpha_{max} = \theta_{max}/(\max_i w_i \max_j E|x_j|)`.
@@ -81,7 +86,8 @@ def stable_steps(
     weight = slot_weights(algorithm, frequency).max(axis=0)
     if loss.curvature is None:
         return algorithm.theta_max / (weight * np.maximum(reach, SMALLEST_REACH))
-    return 2.0 / (weight * reach + algorithm.regulariser.coefficient / algorithm.num_copies)
+    c, N = algorithm.regulariser.coefficient, algorithm.num_copies
+    return 2.0 / np.maximum(weight * reach + c / N, 2.0 * c * algorithm.central_factor / N)
 
 
 def reach(public: Records, loss: Loss, *, counts: Flags | None = None) -> float:

@@ -204,3 +204,11 @@ def test_a_closed_study_answers_and_replays_nothing(sequence):
     account = Account(promised=9, answered=1, digests=("x",), responses=Kept(b"r"), closed=True)
     with pytest.raises(OrderError, match="closed"):
         next_step(account, sequence=sequence, digest="x", size=1)
+
+
+def test_no_clip_overflows_at_a_record_of_zeros():
+    """Where it did, whether an answer comes would tell that there is such a record."""
+    shard = Shard(Records(features=np.array([[0.0], [1.0]]), targets=np.ones(2)))
+    with np.errstate(over="raise"):
+        told = mean_gradient(shard, np.zeros(1), loss=LOSSES["logistic"].example(), clip=1e308)
+    assert told == pytest.approx([-0.25])

@@ -228,3 +228,15 @@ def test_rounds_that_did_not_move_teach_nothing():
     told = answer(problem_of(), records_of(1), theta)
     rounds = [Round(theta=theta, total=told + shift, variance=1e-3) for shift in (0.0, 0.05)]
     assert np.all(np.isfinite(newton.solve(rounds)))
+
+
+def test_a_round_of_loud_answers_counts_for_next_to_nothing():
+    newton = newton_around_zero()
+    curvature, gradient = np.diag([4.0, 4.0, 4.0]), np.array([-4.0, 2.0, -1.0])
+    exact = pack_moments(newton.curvature_scale * curvature, gradient)
+    quiet = Round(theta=np.zeros(P), total=exact, variance=1e-8)
+    loud = Round(theta=np.full(P, 0.1), total=10.0 * exact, variance=1e8)
+    alone = newton.solve([quiet])
+    assert alone == pytest.approx([1.0, -0.5, 0.25], rel=1e-2)
+    assert newton.solve([quiet, loud]) == pytest.approx(alone, rel=1e-3)
+    assert newton.solve([quiet, replace(loud, variance=1e-8)]) != pytest.approx(alone, rel=0.1)

@@ -417,6 +417,15 @@ def test_what_noise_may_hide_is_a_share_of_the_mean_curvature():
     assert quiet == pytest.approx([1.0, 1.0])
 
 
+def test_no_eigenvalue_is_less_than_twice_what_it_varies_by_chance():
+    """Entries of the variance e beside the diagonal, 2e on it: in every direction it is 2e."""
+    around = replace(flat_around(drifts=False), curvature=np.eye(WIDE))
+    entry, along = 1e-4, np.full(WIDE, WIDE**-0.5)
+    bent = np.eye(WIDE) - 1.3 * np.outer(along, along)
+    values = Blend.of(around, bent, entry, regulariser=Regulariser(coefficient=0)).values
+    assert values.min() == pytest.approx(2.0 * np.sqrt(2.0 * entry), rel=0.1)
+
+
 def test_a_direction_that_public_records_do_not_vary_in_makes_no_others_steps_short():
     around = flat_around(drifts=True, doubts=True)
     dead = replace(around, curvature=np.diag([1.0] * (WIDE - 1) + [1e-5]))

@@ -114,6 +114,22 @@ def test_what_solving_leaves_of_0_is_0(candidate, monkeypatch):
     assert ask(Question(candidate=candidate, decision=base)).alone == [0.0, 0.2]
 
 
+def test_a_study_of_one_owner_begins_to_pay_nowhere(candidate):
+    """Its own model is the best one, at 0: a whole forecast was computed and then lost to this."""
+    owners = (candidate.settings.owners[0],)
+    alone = replace(
+        candidate,
+        settings=candidate.settings.model_copy(update={"owners": owners}),
+        num_records=(100,),
+    )
+    its = replace(answer(GAIN), alone=[0.0])
+    answers = {f"{kind}-{f:g}": its for f in FACTORS for kind in ("epsilon", "size")}
+    found = verdict(alone, answers | {"study": its})
+    assert [owner.gains for owner in found.owners] == [False]
+    assert [owner.smallest_epsilon_factor for owner in found.owners] == [None]
+    assert (found.smallest.epsilon, found.smallest.records) == (None, None)
+
+
 def test_where_an_owner_is_the_learner_it_begins_to_pay_where_that_one_gains(candidate):
     owners = [OwnerEntry(name="a", epsilon=9), OwnerEntry(name="b"), OwnerEntry(name="c")]
     roles = {"learner": LearnerSettings(own="c", shows_model=True), "owners": tuple(owners)}

@@ -168,7 +168,8 @@ def test_owners_that_differ_are_put_into_the_forecast(public):
     sizes = (3000, 5000, 2000)
     apart = decide(settings, public, num_records=sizes, seed=1)
     alike = decide(settings, replace(public, labels=None, known={}), num_records=sizes, seed=1)
-    assert apart.forecast != alike.forecast
+    # What a public group has of its own an owner of it has, too, and nobody else.
+    assert min(apart.alone) > 10 * max(alike.alone)
 
 
 def test_the_algorithm_that_is_left_open_is_the_one_forecast_to_be_best(public):
