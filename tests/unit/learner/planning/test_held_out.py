@@ -57,6 +57,19 @@ def test_a_category_of_one_record_stands_where_the_average_does():
     assert np.mean(own < codes[0]) == pytest.approx(0.5, abs=0.1)
 
 
+def test_where_a_fold_holds_a_category_alone_it_stands_at_the_average_of_classes_too():
+    """The mean of two classes is far from 0, where a category of no records would stand."""
+    rng = np.random.default_rng(2)
+    places = [f"common {c}" for c in rng.integers(20, size=2000)] + [f"rare {c}" for c in range(40)]
+    died = rng.uniform(size=len(places)) < 0.1
+    public = pd.DataFrame({"place": places, "y": np.where(died, "died", "home")})
+    feature_map = map_of(public, positive=["died"], l1_coverage=1.0)
+    codes = held_out_records(feature_map, public, where="public").features[:, 0]
+    common, rare = codes[:2000], codes[2000:]
+    assert np.ptp(rare) == 0
+    assert np.mean(common < rare[0]) == pytest.approx(0.5, abs=0.15)
+
+
 def test_targets_numbers_and_bounds_stay():
     public = table_of(3000, 400, effect=0.7, seed=2)
     public.loc[::7, "place"] = None
