@@ -139,6 +139,7 @@ SPECK = 1e-310
         {"bounds.0": SPECK},
         {"l1_radius": SPECK},
         {"target.center": SPECK, "target.scale": 3.0},
+        {"target.center": 0.0, "target.scale": 1e15},
     ],
 )
 def test_no_map_makes_numbers_of_cells_that_are_slow_to_compute_with(changes):
@@ -158,12 +159,12 @@ def test_no_map_makes_numbers_of_cells_that_are_slow_to_compute_with(changes):
         *path, last = (int(key) if key.isdigit() else key for key in place.split("."))
         functools.reduce(operator.getitem, path, text)[last] = value
     own = FeatureMap.from_json(json.dumps(text))
-    cells = [1.0, -1.0, 0.0, np.nan]
-    table = pd.DataFrame({"x": cells, "w": ["red", "blue", "red", None], "y": cells})
+    cells = [1.0, -1.0, 0.0, np.nan, 1e-20]
+    table = pd.DataFrame({"x": cells, "w": ["red", "blue", "red", None, "red"], "y": cells})
     # Raised where a result is a number of that kind.
     with np.errstate(under="raise"):
         records = own.apply(table, where="t", fill_target=True)
-    sizes = np.abs(records.features)
+    sizes = np.abs(np.column_stack([records.features, records.targets]))
     assert ((sizes == 0) | (sizes >= LEAST_SIZE)).all()
 
 
