@@ -48,8 +48,10 @@ def two_units_note(column: Column) -> str:
 
 def _parts(column: Column) -> tuple[Vector, Vector] | None:
     """The numbers below and above the widest gap, each sorted; None where there is none so wide."""
+    if column.kind != "number" or column.is_code:
+        return None
     known = np.sort(column.numbers[np.isfinite(column.numbers)])
-    if column.kind != "number" or column.is_code or (known.size and known[0] < 0):
+    if known.size and known[0] < 0:
         return None
     known = known[known > 0]
     fewest = max(FEWEST_RECORDS, int(np.ceil(SMALLEST_PART * known.size)))

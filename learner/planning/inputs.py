@@ -302,7 +302,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if code_for_missing(column) and not column.far_out.size:
         yield f"{name}: {missing_note(column)}"
-    if (note := two_units_note(column)) and not is_named:
+    if not is_named and (note := two_units_note(column)):
         yield f"{name}: {note}"
     yield from odd_cells(column)
 

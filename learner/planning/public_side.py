@@ -137,8 +137,8 @@ def prepare_public_side(
 
     Warns:
       DoubtWarning: The public records are few for so many features, or of one of the owners'
-        groups only; or a column gives the target away, names records, or is named and left out of
-        the map.
+        groups only; or a column gives the target away, names records, has numbers in two units, or
+        is named and left out of the map; or no error reaches ``model.delta``.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -210,6 +210,12 @@ def with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame
       public: What is public, without groups.
       settings: The study, whose model decides whether groups that nobody named are taken.
       table: The public records as they were read.
+
+    Warns:
+      DoubtWarning: They are of one of the owners' groups only, or no error reaches ``model.delta``.
+
+    Raises:
+      InputError: The column of groups is not there, or is a target of numbers.
     """
     _warn_of_delta(settings, public.feature_map)
     column = settings.forecast.group_column

@@ -115,15 +115,23 @@ def started(script, *arguments):
         process.communicate()
 
 
-@pytest.mark.long
-def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner():
+@contextmanager
+def reached():
+    """A learner that has come to us: it, our port, and its line."""
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(60)
     with server, started(LEARNER, f"127.0.0.1:{server.getsockname()[1]}") as learner:
         line, _ = server.accept()
         with line:
             line.sendall(SETTINGS + RECEIVED)
-            flood(line, goodbyes())
+            yield learner, server, line
+
+
+@pytest.mark.long
+def test_an_owner_that_says_goodbye_without_end_takes_little_memory_of_a_learner():
+    with reached() as (learner, server, line):
+        flood(line, goodbyes())
+        line.close()
         server.close()
         told, _ = learner.communicate(timeout=130)
     assert int(told) < MOST_BYTES
@@ -144,17 +152,12 @@ def wait_for_a_call(line):
 def test_a_goodbye_whose_number_nobody_knows_ends_no_learner(number):
     """HTTP_1_1_REQUIRED, and one that a proxy of Apache's sends."""
     goodbye = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0]) + struct.pack(">II", 0, number)
-    server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(60)
-    with server, started(LEARNER, f"127.0.0.1:{server.getsockname()[1]}") as learner:
-        line, _ = server.accept()
-        with line:
-            line.sendall(SETTINGS + RECEIVED)
-            wait_for_a_call(line)
-            # Who asks again finds nobody.
-            server.close()
-            line.sendall(goodbye)
-            learner.communicate(timeout=60)
+    with reached() as (learner, server, line):
+        wait_for_a_call(line)
+        # Who asks again finds nobody.
+        server.close()
+        line.sendall(goodbye)
+        learner.communicate(timeout=60)
     assert learner.returncode == 0
 
 
