@@ -119,6 +119,8 @@ class FeatureSettings(Settings):
             raise ValueError(f"map is complete and is not fitted; remove {', '.join(fit_only)}")
         if self.map is None and (self.public is None or not self.target):
             raise ValueError("set public and target to fit a feature map, or map to a saved one")
+        if self.target in (self.columns or ()):
+            raise ValueError(f"columns: {self.target!r} is the target; remove it from columns")
         positive = self.positive if isinstance(self.positive, tuple) else (self.positive,)
         missing = {category_key(value) for value in self.missing.get(str(self.target), ())}
         if both := [value for value in positive if category_key(value) in missing]:

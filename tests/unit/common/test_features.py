@@ -276,6 +276,7 @@ def test_classes_have_bound_one():
         ({"drop": ["garde"]}, "no column 'garde'"),
         ({"target": "rate"}, "no column 'rate'"),
         ({"target": "term", "columns": ["empty"]}, "no input column varies"),
+        ({"target": "term", "columns": ["grade", "term"]}, "columns: 'term' is the target; remove"),
         ({"columns": []}, "features.columns and features.drop leave no input column"),
         ({"columns": ["term"], "drop": ["term"]}, "leave no input column; name one"),
         ({"components": 9}, "components: got 9, expected at most 5"),
