@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,8 @@ FIRST_BYTES = 200
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # SQLite's own numbers for the same: SQLITE_IOERR, SQLITE_FULL.
 SQLITE_FAILS = (10, 13)
+# An exclusive lock, as the system takes it, on one byte that no file is long enough to have.
+FAR_LOCK = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 2**62, 1, 0)
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
@@ -245,12 +248,15 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def lock_file(path: Path, *, make: bool = True) -> int:
+def lock_file(path: Path, *, make: bool = True, far: bool = False) -> int:
     """Take a file for this process alone.
 
     Args:
       path: The file.
       make: Whether it is made if it is missing, for its user only, and not where a link leads.
+      far: Whether it is a database of SQLite, which locks bytes of it, too. An NFS client makes a
+        lock on all bytes of ``flock``, and no byte would be left for SQLite. So one is locked that
+        is further than any file is long.
 
     Returns:
       The open file; the lock ends with ``os.close`` or with the process.
@@ -269,11 +275,23 @@ def lock_file(path: Path, *, make: bool = True) -> int:
         handle = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         _check_regular(handle, path)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not far or not _lock_far(handle):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         os.close(handle)
         raise
     return handle
+
+
+def _lock_far(handle: int) -> bool:
+    """Lock the far byte of an open file; False where the system knows no such locks."""
+    try:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, FAR_LOCK)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return False
+        raise
+    return True
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -25,13 +25,14 @@ from common.machine import (
     proxy_findings,
     reading_finding,
 )
+from common.mounts import unshared_locks
 from common.tables import open_source
 from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
 from owner.column_report import records_in_words, refuse_faults
 from owner.ledger_checks import check_shard
-from owner.ledger_files import ATTRIBUTE, NO_FOLDER, is_held
+from owner.ledger_files import ATTRIBUTE, HIDDEN_LOCKS, NO_FOLDER, is_held
 from owner.ledger_reading import read_meta, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, pinned_map, shards_folder, stays_far
@@ -115,6 +116,8 @@ def _ledger(path: Path) -> Iterator[Finding]:
         yield fails("ledger's disk", f"{path}: {NO_FOLDER}, or correct `ledger`")
         return
     yield folder_finding("ledger's disk", path.parent)
+    if unshared := unshared_locks(path.parent):
+        yield fails("ledger's disk", f"{path}: {HIDDEN_LOCKS.format(unshared)}")
     if not is_there:
         yield found_by("ledger", lambda: _no_ledger(path))
         return

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.files import disk_fails, lock_file, open_regular, real_path, sync_folder
+from common.mounts import unshared_locks
 from common.own_files import warn_of_others
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError, in_the_way
@@ -41,6 +42,10 @@ SURELY_OLD = 10**9
 EMPTIED = (
     "the ledger is empty but studies or responses were given before; restore the newest copy of it "
     "and of the files beside it"
+)
+HIDDEN_LOCKS = (
+    "its disk ({}) hides this machine's locks from others; served on two machines at once, one "
+    "budget is spent twice: mount it without that option, or keep the ledger on another disk"
 )
 NO_FOLDER = "its folder is not there; mount the disk that holds it, make the folder"
 
@@ -186,6 +191,8 @@ class LedgerFiles:
                 self._hold(suffix, make=suffix == GIVEN)
         # Made for its owner alone; a copy that was restored may not be.
         warn_of_others(*(Path(f"{self._path}{suffix}") for suffix in SUFFIXES))
+        if unshared := unshared_locks(self._path):
+            log.warning("%s: %s", self._path, HIDDEN_LOCKS.format(unshared))
         # The log may have been made just now: after a power cut it must have its name.
         sync_folder(self._path.parent)
         self.check_in_place()
@@ -282,7 +289,8 @@ class LedgerFiles:
         """Take one file for this process alone; the lock ends with the process."""
         try:
             # Readable by its owner only: the ledger holds what was asked of the records.
-            handle = lock_file(Path(f"{self._path}{suffix}"), make=make)
+            path = Path(f"{self._path}{suffix}")
+            handle = lock_file(path, make=make, far=suffix in DATABASE)
             self._handles[suffix], held = handle, os.fstat(handle)
             self._inodes[suffix] = held.st_dev, held.st_ino
         except BlockingIOError:

@@ -26,6 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import common.mounts
 import learner.training.study
 from common.command import OBJECTS_MADE
 from common.config import check_settings
@@ -219,6 +220,23 @@ def typed(monkeypatch, capsys):
         return Said(code or 0, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def mounted(tmp_path, monkeypatch):
+    """What the system tells of the test's disk, as if it were of this kind, with these options."""
+
+    def mount(kind, options):
+        found = tmp_path.stat().st_dev
+        told = tmp_path / "mountinfo"
+        told.write_text(
+            "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+            f"36 35 {os.major(found)}:{os.minor(found)} / /a\\040disk rw shared:1 master:2 - "
+            f"{kind} server:/home {options}\n"
+        )
+        monkeypatch.setattr(common.mounts, "MOUNTS", told)
+
+    return mount
 
 
 ROWS = 1_000

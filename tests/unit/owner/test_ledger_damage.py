@@ -1,10 +1,13 @@
 """A ledger that is not what was written, or not all of it, is refused in one sentence."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import time
@@ -403,6 +406,51 @@ def test_without_attributes_the_lock_tells_and_the_log_warns(path, monkeypatch, 
     path.write_bytes(old)
     with pytest.raises(LedgerError, match="given before"):
         open_ledger(path)
+
+
+def test_a_ledger_is_kept_on_a_disk_whose_flock_takes_every_byte(path, monkeypatch):
+    """NFS makes such a lock of flock; SQLite found each of its own bytes taken, by its owner."""
+
+    def as_nfs(handle, operation):
+        assert operation == fcntl.LOCK_EX | fcntl.LOCK_NB
+        whole = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, whole)
+
+    monkeypatch.setattr(fcntl, "flock", as_nfs)
+    filled(path)
+    ledger = open_ledger(path)
+    with pytest.raises(LedgerError, match="another process holds this ledger"):
+        open_ledger(path)
+    # Under another name there is another lock file, and the database is held all the same.
+    other = path.with_name("other.sqlite")
+    os.link(path, other)
+    with pytest.raises(LedgerError, match="another process holds this ledger"):
+        open_ledger(other)
+    ledger.close()
+
+
+def test_where_the_system_has_no_locks_on_bytes_of_open_files_the_whole_is_locked(
+    path, monkeypatch
+):
+    def unknown(*_):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(fcntl, "fcntl", unknown)
+    ledger = open_ledger(path)
+    other = path.with_name("other.sqlite")
+    os.link(path, other)
+    with pytest.raises(LedgerError, match="another process holds this ledger"):
+        open_ledger(other)
+    ledger.close()
+
+
+def test_locks_that_other_machines_do_not_see_are_warned_of(path, mounted, caplog):
+    mounted("nfs", "rw,vers=3,local_lock=none")
+    open_ledger(path).close()
+    assert "machine" not in caplog.text
+    mounted("nfs", "rw,nolock,vers=3")
+    open_ledger(path).close()
+    assert f"{path}: its disk (nfs, nolock) hides this machine's locks from others" in caplog.text
 
 
 def test_a_mark_that_is_damaged_is_refused(path):
