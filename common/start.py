@@ -15,6 +15,10 @@ TOO_LITTLE = (
     "a library finds no room in the memory that this process may have; raise that (ulimit -v), or "
     "run it where there is more"
 )
+NO_LINUX = (
+    "copriv runs on Linux: on Windows type this in WSL 2, on macOS and elsewhere in a container "
+    "(docker compose)"
+)
 
 
 def start(command: str, module: str) -> None:
@@ -28,6 +32,9 @@ def start(command: str, module: str) -> None:
       command: Its name.
       module: Where its ``main`` is.
     """
+    if sys.platform != "linux":
+        os.write(2, f"{command}: {NO_LINUX}\n".encode())
+        sys.exit(2)
     stopped = f"{command}: stopped; type the same command again to start over\n".encode()
 
     def stop(*_: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from common.command import TOO_LARGE
 from common.memory_limit import available_bytes, memory_bytes
-from common.start import TOO_LITTLE
+from common.start import NO_LINUX, TOO_LITTLE, start
 
 # It touches none of what it asks for, so where nothing refuses it takes no memory.
 ASKS_FOR_ALL = """
@@ -108,6 +108,13 @@ def test_groups_without_a_limit_change_nothing(tmp_path):
 def test_a_group_that_is_full_has_nothing_left(tmp_path):
     root = system(tmp_path, {"proc/self/cgroup": "0::/\n", **group("", "500")})
     assert available_bytes(root) == 0
+
+
+def test_another_system_is_told_where_copriv_runs(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit) as ended:
+        start("copriv", "not imported")
+    assert (ended.value.code, capfd.readouterr().err) == (2, f"copriv: {NO_LINUX}\n")
 
 
 # As they came of pandas, and of OpenDP.
