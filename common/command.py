@@ -64,6 +64,7 @@ TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
     "is more memory"
 )
+NOWHERE = "the folder where this is typed was removed; cd to one that is there"
 
 log_format_option = click.option(
     "--log-format",
@@ -306,12 +307,24 @@ def run_command(command: click.Command, name: str) -> None:
         if none_begins(error):
             _tell(f"{name}: {NO_MORE_THREADS}")
             sys.exit(NO_THREAD_STATUS)
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            _tell(f"{name}: {NOWHERE}")
+            sys.exit(InputError.exit_status)
         if not isinstance(error, OSError) or error.errno not in NO_ROOM:
             raise
         _drop_unwritten(sys.stdout)
         what = error.filename or "the output"
         _tell(f"{name}: {what}: {error.strerror}; make room for it")
         sys.exit(DiskError.exit_status)
+
+
+def _is_nowhere() -> bool:
+    """Whether the folder where this is typed was removed, to which all relative paths belong."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _tell(sentence: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.table import Table
 
-from common.command import NO_MORE_THREADS, TOO_LARGE, console, plain_console
+from common.command import NO_MORE_THREADS, NOWHERE, TOO_LARGE, console, plain_console
 from common.texts import number_words, shortened
 from learner.cli import cli
 from owner.cli import cli as owner_cli
@@ -181,6 +181,19 @@ def test_what_the_memory_does_not_hold_is_one_sentence():
     said = ended_by(lines)
     assert said.returncode == 2
     assert said.stderr == f"copriv: {TOO_LARGE}\n"
+
+
+def test_a_folder_that_is_gone_is_one_sentence(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    lines = ["import click, os, pathlib", "from common.command import run_command"]
+    lines += [f"os.chdir({str(gone)!r})"]
+    used = "def main(): open(pathlib.Path('study.toml').absolute())"
+    said = ended_by([*lines, f"os.rmdir({str(gone)!r})", used])
+    assert (said.returncode, said.stderr) == (2, f"copriv: {NOWHERE}\n")
+    # A file that is missing where the folder is there is a fault of ours.
+    gone.mkdir()
+    assert ended_by([*lines, used]).returncode == 1
 
 
 def test_a_command_that_crashes_leaves_no_copy_of_its_memory():
