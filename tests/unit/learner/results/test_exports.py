@@ -203,6 +203,19 @@ def test_what_is_no_date_is_missing_in_every_database(make_model, engine, reques
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+def test_a_query_computes_each_column_once_in_postgresql(make_model, postgres):
+    """It computed each as often as it is mentioned: 12,000 loans took ten minutes and 3.8 GB."""
+    rows = "SELECT 1.0 AS amount, 1 AS \"is new\", 'A' AS grade, '7' AS code, NULL AS \"when\""
+    query = sql_query(make_model()).replace("WITH ", f"WITH records AS ({rows} LIMIT 1), ", 1)
+    driver = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    address = os.environ[postgres.removeprefix("env:")]
+    with driver.connect(address) as database, database.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+        cursor.execute(f"EXPLAIN VERBOSE {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert len(plan) < 10 * len(query)
+
+
 CODES = {"amount": ["999", "-1"], "grade": ["A", "9"], "code": ["7"], "when": ["9999-12-31"]}
 
 
