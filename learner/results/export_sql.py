@@ -132,9 +132,10 @@ def _filled(rule: ColumnRule) -> str:
     fill = _number(rule.fill)
     match rule.kind:
         case "number":
-            # Databases that know NaN sort it above all numbers.
+            # Databases that know NaN sort it above all numbers; SQLite takes an empty text for 0.
+            text = f"TRIM(CAST({column} AS VARCHAR(1000)))"
             number = (
-                f"CASE WHEN LOWER(CAST({column} AS VARCHAR(1000))) = 'nan' THEN NULL "
+                f"CASE WHEN LOWER({text}) IN ({_missing()}) THEN NULL "
                 f"ELSE CAST({column} AS DOUBLE PRECISION) END"
             )
             for code in rule.numbers_missing:
@@ -196,8 +197,7 @@ def _texts(numbers: Iterable[int], length: int) -> str:
 
 def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     """The code of each category."""
-    missing = ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
-    cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({missing}) THEN {fill}"]
+    cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({_missing()}) THEN {fill}"]
     codes = rule.codes | dict.fromkeys(rule.missing, rule.fill)
     cases += [
         f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
@@ -206,6 +206,11 @@ def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     ]
     lines = "\n      ".join(cases)
     return f"CASE\n      {lines}\n      ELSE {_number(rule.unknown)} END"
+
+
+def _missing() -> str:
+    """The texts, in small letters, that say that there is no value."""
+    return ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
 
 
 def _spellings(key: str) -> list[str]:

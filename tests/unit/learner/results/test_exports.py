@@ -186,6 +186,22 @@ def test_nan_is_missing_in_databases_that_know_it(make_model, engine, request):
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
+def test_an_empty_text_is_no_number_0_in_any_database(make_model, engine, request):
+    """SQLite, whose import of a CSV file leaves no NULL, took it for 0; others end the query."""
+    model = make_model(columns=["amount"])
+    cells = ["", " ", "n/a", "NaN", "100"]
+    rows = " UNION ALL ".join(
+        f"SELECT {place} AS id, '{cell}' AS amount" for place, cell in enumerate(cells)
+    )
+    query = sql_query(model).replace("WITH ", f"WITH records AS ({rows}), ", 1)
+    asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+    table = pd.DataFrame({"amount": [*[np.nan] * 4, 100.0]})
+    wanted = model.predictions(table, where="table")["prediction"]
+    np.testing.assert_allclose(_asked(engine, asked, request), wanted, rtol=0, atol=1e-9)
+    assert not np.isclose(wanted[0], wanted[4])
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
 def test_what_is_no_date_is_missing_in_every_database(make_model, engine, request):
     """Letters in the place of a year are no year 0, and end no query; blanks around it are none."""
     model = make_model(columns=["when"])
