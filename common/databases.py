@@ -201,7 +201,9 @@ class DuckDbFile(DatabaseFile):
         # What does not fit the memory would stand beside the table, for all to read.
         config = {**_DUCKDB_SETTINGS, "temp_directory": private_folder()}
         duckdb = library("duckdb")
-        return DuckDbSession(duckdb.connect(str(self._path), read_only=True, config=config))
+        session = DuckDbSession(duckdb.connect(str(self._path), read_only=True, config=config))
+        # Otherwise a time is of the zone that this machine is in, and its day another elsewhere.
+        return session.execute("set TimeZone = 'UTC'")
 
     def tables(self) -> dict[str, str]:
         """The tables and views in it: what each is called, and how a query names it."""

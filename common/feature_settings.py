@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -19,11 +20,16 @@ _VALUE = (str, int, float)
 
 def _positive(value: object) -> object:
     """One value, a list of values or nothing; one sentence for all else."""
-    if isinstance(value, list | tuple) and value and all(isinstance(v, _VALUE) for v in value):
+    if isinstance(value, list | tuple) and value and all(map(_is_value, value)):
         return tuple(value)
-    if value is None or isinstance(value, _VALUE):
+    if value is None or _is_value(value):
         return value
     raise ValueError("expected one value, or a list of values, of class +1")
+
+
+def _is_value(value: object) -> bool:
+    """Whether it is a text, a truth value or a finite number."""
+    return isinstance(value, _VALUE) and (not isinstance(value, float) or math.isfinite(value))
 
 
 def _no_values(value: object) -> object:

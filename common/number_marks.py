@@ -24,8 +24,9 @@ from common.short_rows import short_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, brief, named
 
-# What to do where a comma is the decimal mark: of a table that is read, and of a data frame.
+# What to do where a comma is the decimal mark: of a CSV file, of any other table, of a data frame.
 SAY_SO = 'say so with decimal = "," (--decimal ,)'
+IN_A_TABLE = "make numbers of them, in a query as replace(replace(x, '.', ''), ',', '.')"
 IN_A_FRAME = 'read its file with decimal = "," and thousands = "."'
 
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
@@ -111,10 +112,9 @@ def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -
         return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
     parts = open_source(source, base=base).parts
     first = parts[0].table
-    if isinstance(first, ParquetFile):
-        return [*units, *_index_notes(first)]
     if not isinstance(first, CsvFile):
-        return units
+        index = _index_notes(first) if isinstance(first, ParquetFile) else []
+        return [*units, *index, *_as_read_notes(texts, cure=IN_A_TABLE)]
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
     odd += undecoded_notes(table, encoding=source.encoding)
     return [*odd, *short_notes(parts), *_number_notes(source, first, base=base, texts=texts)]

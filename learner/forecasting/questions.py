@@ -126,7 +126,7 @@ def questions(
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
     asked |= _budgets_and_sizes(candidate, study) if curves else {}
     asked |= _ways(candidate, asked) if curves else {}
-    asked |= _owners_and_designs(candidate) if curves else {}
+    asked |= _owners_and_designs(candidate, study) if curves else {}
     return {
         name: study if question.taking_part is None and question.candidate.is_like(candidate)
         else question
@@ -162,8 +162,8 @@ def _ways(candidate: Candidate, asked: Mapping[str, Question]) -> dict[str, Ques
     }
 
 
-def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
-    """Other numbers of owners, horizons, splits and clips."""
+def _owners_and_designs(candidate: Candidate, study: Question) -> dict[str, Question]:
+    """Other numbers of owners, horizons, splits and clips, beside the study's own."""
     N = len(candidate.num_records)
     asked = {}
     for count in OWNERS:
@@ -173,6 +173,8 @@ def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
         return asked
     for horizon in HORIZONS:
         asked[f"horizon-{horizon}"] = Question(candidate=candidate.with_design(horizon=horizon))
+    if study.decision is not None:
+        asked[f"horizon-{study.decision.horizon}"] = study
     for clip in ("domain", "auto"):
         asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
     if candidate.settings.algorithm.kind.is_schedulable:

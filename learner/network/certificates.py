@@ -119,7 +119,7 @@ def make_certificates(
     except OSError as error:
         raise unwritten(
             error,
-            f"{error.filename}: cannot be written or read ({error.strerror}); "
+            f"{error.filename or out}: cannot be written or read ({error.strerror}); "
             f"give another folder with {option}",
         ) from None
 

@@ -117,7 +117,8 @@ def _how_to_mend(column: Column) -> str:
     if column.unread_number:
         return f"write numbers plainly, such as -1234, or {cure}"
     if column.comma_number:
-        return f'read their decimal comma with decimal = "," (--decimal ,), or {cure}'
+        of_a_file = 'of a CSV file by their decimal comma with decimal = "," (--decimal ,)'
+        return f"make numbers of them, {of_a_file}, or {cure}"
     if column.odd_one:
         return f"empty the cells that are not numbers, such as {column.odd_one!r}, or {cure}"
     return cure

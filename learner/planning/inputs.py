@@ -12,6 +12,7 @@ from common.date_marks import how_to_write, reading_in_words
 from common.errors import InputError
 from common.looking import PLAINLY, Column, Look
 from common.missing_codes import code_for_missing
+from common.number_marks import IN_A_TABLE, SAY_SO
 from common.suggestions import among_columns
 from common.texts import counted, named, shortened
 from common.two_units import two_units_note
@@ -272,7 +273,7 @@ def _unread(column: Column) -> str:
     if column.comma_number:
         return (
             f"its numbers have a decimal comma, which is read as text ({column.comma_number}); "
-            'say so with decimal = "," (--decimal ,)'
+            f"of a CSV file {SAY_SO}, elsewhere {IN_A_TABLE}"
         )
     if column.unread_number:
         return f"{column.unread_words}; {PLAINLY}"

@@ -135,21 +135,25 @@ class StudySettings(Settings):
         """The profile's choices where the settings make none."""
         if not isinstance(table, dict):
             return table
-        sections = [table.get(key, {}) for key in ("algorithm", "privacy")]
+        sections = {key: table.get(key, {}) for key in ("algorithm", "privacy")}
         # A misspelt profile is one mistake: what is left out beside it is none.
         is_published = table.get("profile") == "published"
-        if is_published or not all(isinstance(part, dict) for part in sections):
+        if is_published or any(isinstance(part, Settings) for part in sections.values()):
             return {"algorithm": {}} | table
+        # Nor is what a section that is no table leaves out: it is refused as such.
+        given = {key: part for key, part in sections.items() if isinstance(part, dict)}
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
         algorithm, privacy = with_profile_defaults(
-            *sections,
+            given.get("algorithm", {}),
+            given.get("privacy", {}),
             own_rates=any(rate != 1 for rate in rates),
             has_public=_given(table.get("features"), "public") is not None,
         )
         privacy.setdefault("validation", VALIDATION_SHARE)
-        return table | {"algorithm": algorithm, "privacy": privacy}
+        filled = {"algorithm": algorithm, "privacy": privacy}
+        return table | {key: filled[key] for key in given}
 
     @model_validator(mode="after")
     def _parts_agree(self) -> StudySettings:

@@ -43,7 +43,10 @@ def sql_query(model: Model) -> str:
     for stage, columns in _stages(model):
         added = ",\n    ".join(f"{value} AS {name}" for name, value in columns)
         # A text for people to run; names and texts in it are quoted.
-        steps.append(f"{stage} AS (\n  SELECT *,\n    {added}\n  FROM {source}\n)")  # noqa: S608
+        selected = f"SELECT *,\n    {added}\n  FROM {source}"  # noqa: S608
+        # PostgreSQL would put each stage into the next, once for each mention of a column: minutes
+        # and gigabytes for some thousand rows.
+        steps.append(f"{stage} AS MATERIALIZED (\n  {selected}\n)")
         source = stage
     query = ",\n".join(steps)
     return f"{_heading(model)}WITH {query}\nSELECT *,\n{_outputs(model)}\nFROM {source};\n"
@@ -99,6 +102,7 @@ def _heading(model: Model) -> str:
     for kind, needs in NEEDS.items():
         names = [repr(rule.name) for rule in model.feature_map.columns if rule.kind == kind]
         lines += [f"{needs}: {', '.join(names)}."] * bool(names)
+    lines.append("MATERIALIZED: leave the word out where a database does not know it.")
     return "".join(f"-- {' '.join(line.split())}\n" for line in lines)
 
 
@@ -128,9 +132,10 @@ def _filled(rule: ColumnRule) -> str:
     fill = _number(rule.fill)
     match rule.kind:
         case "number":
-            # Databases that know NaN sort it above all numbers.
+            # Databases that know NaN sort it above all numbers; SQLite takes an empty text for 0.
+            text = f"TRIM(CAST({column} AS VARCHAR(1000)))"
             number = (
-                f"CASE WHEN LOWER(CAST({column} AS VARCHAR(1000))) = 'nan' THEN NULL "
+                f"CASE WHEN LOWER({text}) IN ({_missing()}) THEN NULL "
                 f"ELSE CAST({column} AS DOUBLE PRECISION) END"
             )
             for code in rule.numbers_missing:
@@ -192,8 +197,7 @@ def _texts(numbers: Iterable[int], length: int) -> str:
 
 def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     """The code of each category."""
-    missing = ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
-    cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({missing}) THEN {fill}"]
+    cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({_missing()}) THEN {fill}"]
     codes = rule.codes | dict.fromkeys(rule.missing, rule.fill)
     cases += [
         f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
@@ -202,6 +206,11 @@ def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     ]
     lines = "\n      ".join(cases)
     return f"CASE\n      {lines}\n      ELSE {_number(rule.unknown)} END"
+
+
+def _missing() -> str:
+    """The texts, in small letters, that say that there is no value."""
+    return ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
 
 
 def _spellings(key: str) -> list[str]:

@@ -185,6 +185,8 @@ def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(st
         "epsilon-1",
         "size-1",
         "owners-3",
+        # "best found" named another T, with a larger forecast than the study's own.
+        f"horizon-{base.horizon}",
         "clip-auto",
         "split-schedule",
     }

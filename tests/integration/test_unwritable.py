@@ -1,5 +1,6 @@
 """A folder that cannot be written is one sentence, whatever was to be written there."""
 
+import errno
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from forked import run as run_command
 
-from common.errors import DoubtWarning, InputError
+from common.errors import DiskError, DoubtWarning, InputError
 from learner.cli import cli
 from owner.cli import cli as owner_cli
 
@@ -151,3 +152,16 @@ def test_a_request_that_cannot_be_written_sends_nobody_to_another_folder_for_set
     assert "request: cannot be written (Permission denied); the request goes where the" in said
     assert "--out" not in said
     assert not list(Path("own").iterdir())
+
+
+def test_certificates_that_find_no_room_say_where(tmp_path, monkeypatch):
+    """The system names no file where one that is open cannot be written: it said "None"."""
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    typed = ["certs", "--owner", "bank=bank.example", "--out", str(tmp_path / "certs")]
+    result = CliRunner().invoke(cli, typed)
+    assert isinstance(result.exception, DiskError), result.exception
+    assert str(result.exception).startswith(f"{tmp_path / 'certs'}: cannot be written or read (No")

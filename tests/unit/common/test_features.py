@@ -595,3 +595,16 @@ def test_a_date_of_toml_is_a_code_as_its_text_is():
 def test_a_code_that_no_record_has_is_doubted():
     with pytest.warns(DoubtWarning, match=r"features.missing.amount: no public record .* has 98"):
         fit(coded(loans()), missing={"amount": [0, 98]})
+
+
+@pytest.mark.parametrize("positive", [float("nan"), [1, float("inf")], {"a": 1}, []])
+def test_what_is_no_value_of_class_plus_one_is_one_sentence(positive):
+    """Of nan there were five, about features.positive.str and other keys that there are not."""
+    with pytest.raises(InputError) as told:
+        check_settings(
+            FeatureSettings,
+            {"public": {"path": "p.csv"}, "target": "y", "positive": positive},
+            where="s.toml",
+        )
+    assert str(told.value).endswith("expected one value, or a list of values, of class +1")
+    assert "\n" not in str(told.value)

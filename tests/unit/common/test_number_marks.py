@@ -1,5 +1,7 @@
 """Points and commas that may mean something else than they are read as are told to the holder."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -87,15 +89,33 @@ def test_what_the_user_says_is_not_doubted(tmp_path):
     assert noted(tmp_path, "|", {"share": ["0,2"], "n": ["1"]}, decimal=",") == []
 
 
-def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_path):
+def test_rows_that_are_too_short_and_odd_cells_of_other_tables_are_passed_over(tmp_path):
     path = tmp_path / "short.csv"
     path.write_text("a;b\n48.011;1\n2.756\n")
     source = TableSource(path=path)
     assert mark_notes(source, base=Path(), table=read_table(source, base=Path()))
-    odd = {"a": [1.5], "b": ["0,2"], "list": [[1, 2]], "struct": [{"x": 1}]}
+    odd = {"a": [1.5], "b": ["0.2"], "list": [[1, 2]], "struct": [{"x": 1}]}
     pd.DataFrame(odd).to_parquet(tmp_path / "t.parquet")
     source = TableSource(path=tmp_path / "t.parquet")
     assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == []
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_texts_of_other_tables_than_csv_files_are_told_too(tmp_path, kind):
+    """1.244 and 961 were read as 1.244 and 961 without a word, and --decimal, advised, refused."""
+    table = pd.DataFrame({"sum": THOUSANDS, "rate": ["6,42", "5", "7,1"], "n": [1, 2, 3]})
+    source = TableSource(path=tmp_path / f"t.{kind}")
+    if kind == "parquet":
+        table.to_parquet(source.path)
+    else:
+        with closing(sqlite3.connect(source.path)) as opened:
+            table.to_sql("t", opened, index=False)
+        source = source.model_copy(update={"query": "select * from t"})
+    comma, point = mark_notes(source, base=Path(), table=read_table(source, base=Path()))
+    assert comma.startswith("rate: cells such as 6,42 have a decimal comma; make numbers of")
+    assert point.startswith("sum: cells such as ")
+    assert "are read as decimals; if the point groups thousands, make numbers of them" in point
+    assert "--decimal" not in comma + point
 
 
 def test_an_index_that_pandas_saved_is_told_of(tmp_path):

@@ -585,6 +585,25 @@ def test_an_interval_of_duckdb_says_how_long_it_is(tmp_path):
     assert len(read(tmp_path, "stays.duckdb", query="select stay from stays")) == 1
 
 
+def test_times_of_duckdb_read_the_same_in_every_zone_that_a_machine_is_in(tmp_path):
+    """A day was another one where the owner was started again, and its ledger was refused."""
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(tmp_path / "stays.duckdb") as opened:
+        opened.execute("create table stays as select '2020-03-01 22:30:00+00'::timestamptz as day")
+    code = (
+        "import sys, pathlib; from common.config import check_settings; "
+        "from common.tables import TableSource, read_table; "
+        "table = dict(path='stays.duckdb', query='select day, day::date as cast_day from stays'); "
+        "source = check_settings(TableSource, table, where='s.toml'); "
+        "print(read_table(source, base=pathlib.Path(sys.argv[1])).astype(str).values.tolist())"
+    )
+    command = [sys.executable, "-c", code, tmp_path]
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        env = os.environ | {"TZ": zone}
+        found = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        assert found.stdout == "[['2020-03-01 22:30:00+00:00', '2020-03-01']]\n"
+
+
 @pytest.mark.parametrize(
     ("cell", "text"), [("'00111'::bit", "00111"), ("7::bignum", "7"), ("'x'::blob", b"x")]
 )

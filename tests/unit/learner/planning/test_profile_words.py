@@ -2,6 +2,8 @@
 
 import pytest
 
+from common.config import check_settings
+from common.errors import InputError
 from common.setting_keys import keys_of
 from common.settings_reference import default_of, meaning_of
 from learner.planning.sections import with_profile_defaults
@@ -33,3 +35,19 @@ def test_the_profile_overrides_something():
 def test_what_the_profile_takes_is_said_beside_the_default(path):
     (key,) = [key for key in keys_of(StudySettings) if key.path == path]
     assert "recommended" in meaning_of(key)
+
+
+@pytest.mark.parametrize("section", ["algorithm", "privacy"])
+def test_a_section_that_is_no_table_is_told_as_that_alone(section):
+    """With privacy = 1 it was also said that algorithm lacks a horizon, which need not be typed."""
+    study = {
+        "name": "spring",
+        "features": {"public": {"path": "p.csv"}, "target": "y"},
+        "model": {"theta_max": 1.0},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": "north"}],
+    }
+    with pytest.raises(InputError) as told:
+        check_settings(StudySettings, study | {section: 1}, where="s.toml")
+    expected = f"s.toml: {section}: got 1, expected a table of settings, such as [{section}]"
+    assert str(told.value) == expected

@@ -186,6 +186,22 @@ def test_nan_is_missing_in_databases_that_know_it(make_model, engine, request):
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
+def test_an_empty_text_is_no_number_0_in_any_database(make_model, engine, request):
+    """SQLite, whose import of a CSV file leaves no NULL, took it for 0; others end the query."""
+    model = make_model(columns=["amount"])
+    cells = ["", " ", "n/a", "NaN", "100"]
+    rows = " UNION ALL ".join(
+        f"SELECT {place} AS id, '{cell}' AS amount" for place, cell in enumerate(cells)
+    )
+    query = sql_query(model).replace("WITH ", f"WITH records AS ({rows}), ", 1)
+    asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+    table = pd.DataFrame({"amount": [*[np.nan] * 4, 100.0]})
+    wanted = model.predictions(table, where="table")["prediction"]
+    np.testing.assert_allclose(_asked(engine, asked, request), wanted, rtol=0, atol=1e-9)
+    assert not np.isclose(wanted[0], wanted[4])
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
 def test_what_is_no_date_is_missing_in_every_database(make_model, engine, request):
     """Letters in the place of a year are no year 0, and end no query; blanks around it are none."""
     model = make_model(columns=["when"])
@@ -201,6 +217,19 @@ def test_what_is_no_date_is_missing_in_every_database(make_model, engine, reques
     wanted = model.predictions(table, where="table")["prediction"]
     assert wanted[0] != wanted[1]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+def test_a_query_computes_each_column_once_in_postgresql(make_model, postgres):
+    """It computed each as often as it is mentioned: 12,000 loans took ten minutes and 3.8 GB."""
+    rows = "SELECT 1.0 AS amount, 1 AS \"is new\", 'A' AS grade, '7' AS code, NULL AS \"when\""
+    query = sql_query(make_model()).replace("WITH ", f"WITH records AS ({rows} LIMIT 1), ", 1)
+    driver = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    address = os.environ[postgres.removeprefix("env:")]
+    with driver.connect(address) as database, database.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+        cursor.execute(f"EXPLAIN VERBOSE {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert len(plan) < 10 * len(query)
 
 
 CODES = {"amount": ["999", "-1"], "grade": ["A", "9"], "code": ["7"], "when": ["9999-12-31"]}
