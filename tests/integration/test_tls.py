@@ -29,6 +29,7 @@ from identities import an_hour_too_late, named, resigned, self_signed, tls_of, t
 
 import common.channels
 import learner.network.certificates
+import owner.server
 from common import diagnosis
 from common.channels import open_channel
 from common.diagnosis import identify, why_unreachable
@@ -525,6 +526,24 @@ def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     key.write_bytes(new_key)
     renewed = x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
     assert serial() == renewed != before
+
+
+def test_a_certificate_that_is_renewed_while_an_owner_reads_its_records_is_used(
+    serve_tls, tmp_path, monkeypatch
+):
+    """Of a large table that takes minutes, and nothing would have looked at the files again."""
+    folder, opened = certs(tmp_path / "certs"), owner.server.open_owner
+
+    def renewed_meanwhile(*settings, **options):
+        certs(folder, renew=True)
+        return opened(*settings, **options)
+
+    monkeypatch.setattr(owner.server, "open_owner", renewed_meanwhile)
+    running = serve_tls(folder / "owner-a")
+    with handshake(running.port, folder / "learner") as secured:
+        shown = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
+    renewed = (folder / "owner-a" / "certificate.pem").read_bytes()
+    assert shown == x509.load_pem_x509_certificate(renewed)
 
 
 def copied_into(folder, other):
