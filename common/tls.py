@@ -337,18 +337,20 @@ def _no_password() -> str:
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
-    clock = f"by this machine's clock ({datetime.now(UTC):%Y-%m-%d %H:%M} UTC)"
+    now = datetime.now(UTC)
     match error.verify_code:
         case 10:
+            # By the day: with the time it would be another sentence each minute, and logged anew.
             return (
-                f"has expired {clock}, or its CA has; if the clock is right, "
+                f"has expired by this machine's clock ({now:%Y-%m-%d} UTC), or its CA has; if the "
+                "clock is right, "
                 f"{RENEWED_BY['owner']} renews an owner's, {RENEWED_BY['learner']} the learner's "
                 "(copriv certs --renew, if that made it)"
             )
         case 9:
             return (
-                f"is not valid yet {clock}; set that right, or, if it is, ask for another: the "
-                "clock of who made it was ahead"
+                f"is not valid yet by this machine's clock ({now:%Y-%m-%d %H:%M} UTC); set that "
+                "right, or, if it is, ask for another: the clock of who made it was ahead"
             )
         case 26 if side == "client":
             return (
