@@ -277,22 +277,16 @@ def run_command(command: click.Command, name: str) -> None:
       command: What is run.
       name: The command's name, which begins the sentence.
     """
-    # gRPC would log a traceback for every malformed message.
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
-    _open_closed_streams()
-    _show_leaks(name)
-    _print_anything()
-    limit_memory()
-    leave_no_core()
-    # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
-    gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
-    atexit.register(_leave_garbage)
-    told = told_to_end()
+    told: list[int] = []
     try:
-        allow_open_files()
-        need_threads()
-        with needing_extras("this command"):
-            command(prog_name=name)
+        # Also until the command looks for Ctrl-C itself.
+        with stoppable(lambda: STOPPED):
+            _prepare(name)
+            told = told_to_end()
+            allow_open_files()
+            need_threads()
+            with needing_extras("this command"):
+                command(prog_name=name)
     except CoprivError as error:
         _tell(f"{name}: {error}")
         if isinstance(error.__context__, UnreadError):
@@ -312,6 +306,20 @@ def run_command(command: click.Command, name: str) -> None:
         what = error.filename or "the output"
         _tell(f"{name}: {what}: {error.strerror}; make room for it")
         sys.exit(DiskError.exit_status)
+
+
+def _prepare(name: str) -> None:
+    """What holds for this process, whatever it runs."""
+    # gRPC would log a traceback for every malformed message.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    _open_closed_streams()
+    _show_leaks(name)
+    _print_anything()
+    limit_memory()
+    leave_no_core()
+    # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
+    gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
+    atexit.register(_leave_garbage)
 
 
 def _tell(sentence: str) -> None:
