@@ -22,12 +22,12 @@ from common.tls import (
     Identity,
     Peer,
     Side,
-    TlsSettings,
     canonical,
     certified_host,
     host_and_port,
     is_loopback,
     load_identity,
+    stamp_of,
 )
 from common.wire import Options
 
@@ -144,12 +144,12 @@ class Renewals:
         self._identity = identity
         self._side = side
         self._log = log.log if logs else _say_nothing
-        self._seen = _stamp(identity.paths)
+        self._seen = identity.stamp
         self._logged = ""
 
     def fetch(self) -> Identity | None:
         """New files that belong together, or None where the ones in use stay."""
-        now = _stamp(self._identity.paths)
+        now = stamp_of(self._identity.paths)
         if now == self._seen:
             return None
         try:
@@ -168,15 +168,6 @@ class Renewals:
 
 def _say_nothing(*_: object) -> None:
     """Log nothing."""
-
-
-def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...] | None:
-    """What changes when files do, even if their times of writing are set back; None without one."""
-    try:
-        found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
-    except OSError:
-        return None
-    return tuple((status.st_ctime_ns, status.st_ino) for status in found)
 
 
 def _check_holder(renewed: Identity, former: Identity) -> None:

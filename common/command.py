@@ -30,7 +30,7 @@ from common.errors import (
     StoppedError,
 )
 from common.extras import needing_extras
-from common.files import NO_ROOM
+from common.files import NO_ROOM, is_nowhere
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.misplaced import placing_options
@@ -278,22 +278,16 @@ def run_command(command: click.Command, name: str) -> None:
       command: What is run.
       name: The command's name, which begins the sentence.
     """
-    # gRPC would log a traceback for every malformed message.
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
-    _open_closed_streams()
-    _show_leaks(name)
-    _print_anything()
-    limit_memory()
-    leave_no_core()
-    # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
-    gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
-    atexit.register(_leave_garbage)
-    told = told_to_end()
+    told: list[int] = []
     try:
-        allow_open_files()
-        need_threads()
-        with needing_extras("this command"):
-            command(prog_name=name)
+        # Also until the command looks for Ctrl-C itself.
+        with stoppable(lambda: STOPPED):
+            _prepare(name)
+            told = told_to_end()
+            allow_open_files()
+            need_threads()
+            with needing_extras("this command"):
+                command(prog_name=name)
     except CoprivError as error:
         _tell(f"{name}: {error}")
         if isinstance(error.__context__, UnreadError):
@@ -307,7 +301,7 @@ def run_command(command: click.Command, name: str) -> None:
         if none_begins(error):
             _tell(f"{name}: {NO_MORE_THREADS}")
             sys.exit(NO_THREAD_STATUS)
-        if isinstance(error, FileNotFoundError) and _is_nowhere():
+        if isinstance(error, FileNotFoundError) and is_nowhere():
             _tell(f"{name}: {NOWHERE}")
             sys.exit(InputError.exit_status)
         if not isinstance(error, OSError) or error.errno not in NO_ROOM:
@@ -318,13 +312,18 @@ def run_command(command: click.Command, name: str) -> None:
         sys.exit(DiskError.exit_status)
 
 
-def _is_nowhere() -> bool:
-    """Whether the folder where this is typed was removed, to which all relative paths belong."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return True
-    return False
+def _prepare(name: str) -> None:
+    """What holds for this process, whatever it runs."""
+    # gRPC would log a traceback for every malformed message.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    _open_closed_streams()
+    _show_leaks(name)
+    _print_anything()
+    limit_memory()
+    leave_no_core()
+    # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
+    gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
+    atexit.register(_leave_garbage)
 
 
 def _tell(sentence: str) -> None:

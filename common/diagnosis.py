@@ -290,11 +290,12 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
         if expired > datetime.now(UTC):
             return (
                 f"its certificate lasts until {expired:%Y-%m-%d}, but its CA, or one between the "
-                "two, has expired; both sides need files of a new CA"
+                "two, has expired; if this machine's clock is right, both sides need files of a "
+                "new CA"
             )
         return (
-            f"its certificate expired on {expired:%Y-%m-%d}; {RENEWED_BY[far]} renews it (copriv "
-            "certs --renew, if that made it)"
+            f"its certificate expired on {expired:%Y-%m-%d}; if this machine's clock is right, "
+            f"{RENEWED_BY[far]} renews it (copriv certs --renew, if that made it)"
         )
     if code == NOT_YET_VALID:
         return "its certificate is not valid yet; set the clocks of both machines right"

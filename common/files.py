@@ -248,6 +248,15 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def is_nowhere() -> bool:
+    """Whether the folder where this is typed was removed, to which all relative paths belong."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def lock_file(path: Path, *, make: bool = True, far: bool = False) -> int:
     """Take a file for this process alone.
 

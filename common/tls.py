@@ -22,6 +22,8 @@ from common.small_files import read_own
 
 Side = Literal["server", "client"]
 Role = Literal["owner", "learner"]
+# Of each file when it was last written, or replaced; None where one is missing.
+Stamp = tuple[tuple[int, int], ...] | None
 
 # Who makes a study's files: each site its own, by invitation, or somebody those of all.
 MAKERS = "copriv invite, join and admit make them, or copriv certs those of all"
@@ -69,12 +71,15 @@ class Identity:
       ca: The CA's certificate, PEM.
       certificate: This side's certificate, PEM.
       key: Its private key, PEM; never shown.
+      stamp: Of the files before they were read: whoever looks later whether they have changed must
+        not miss what changed since.
     """
 
     paths: TlsSettings
     ca: bytes
     certificate: bytes
     key: bytes
+    stamp: Stamp
 
     def __repr__(self) -> str:
         """Without the key."""
@@ -209,6 +214,7 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
     )
     identity = Identity(
         paths=paths,
+        stamp=stamp_of(paths),
         ca=_read("ca", paths.ca),
         certificate=_read("certificate", paths.certificate),
         key=_read("key", paths.key),
@@ -217,6 +223,15 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
     _check(paths, side)
     warn_of_others(paths.key)
     return identity
+
+
+def stamp_of(paths: TlsSettings) -> Stamp:
+    """What changes when files do, even if their times of writing are set back; None without one."""
+    try:
+        found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
+    except OSError:
+        return None
+    return tuple((status.st_ctime_ns, status.st_ino) for status in found)
 
 
 def _read(key: str, path: Path) -> bytes:
@@ -322,18 +337,20 @@ def _no_password() -> str:
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
-    clock = f"by this machine's clock ({datetime.now(UTC):%Y-%m-%d %H:%M} UTC)"
+    now = datetime.now(UTC)
     match error.verify_code:
         case 10:
+            # By the day: with the time it would be another sentence each minute, and logged anew.
             return (
-                f"has expired {clock}, or its CA has; if the clock is right, "
+                f"has expired by this machine's clock ({now:%Y-%m-%d} UTC), or its CA has; if the "
+                "clock is right, "
                 f"{RENEWED_BY['owner']} renews an owner's, {RENEWED_BY['learner']} the learner's "
                 "(copriv certs --renew, if that made it)"
             )
         case 9:
             return (
-                f"is not valid yet {clock}; set that right, or, if it is, ask for another: the "
-                "clock of who made it was ahead"
+                f"is not valid yet by this machine's clock ({now:%Y-%m-%d %H:%M} UTC); set that "
+                "right, or, if it is, ask for another: the clock of who made it was ahead"
             )
         case 26 if side == "client":
             return (

@@ -263,14 +263,17 @@ class _Absence:
     def is_for(self, error: CoprivError) -> None:
         """Say why; raise where waiting is in vain.
 
-        A learner that was there before may renew its certificate while we wait.
+        A learner that was there before may renew its certificate while we wait. So may we at any
+        time: our own files were right at the start, and may be those of half a renewal.
         """
-        waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
-        if not waits and not self._been_there:
+        if isinstance(error, UntrustedError) and not self._been_there:
             raise InputError(str(error)) from None
         if self._said != str(error):
             self._said = str(error)
-            self._log.say(f"no line to the {error}; trying again until it is there")
+            is_ours = isinstance(error, InputError)
+            until = "that is mended" if is_ours else "it is there"
+            start = "" if is_ours else "no line to the "
+            self._log.say(f"{start}{error}; trying again until {until}")
 
     def is_over(self, address: str) -> None:
         """Say that the learner is there, where it was said that it is not."""

@@ -13,8 +13,10 @@ import grpc
 import pytest
 import tomli_w
 from calls import methods
+from free_ports import free_address
 from grpc.experimental.session_cache import ssl_session_cache_lru
 from identities import an_hour_too_late, named, self_signed, tls_of, tls_table, unchecked
+from waiting import wait_until
 
 import common.channels
 from common.channels import open_channel
@@ -407,6 +409,37 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
             last.owners[0].enroll(make_terms())
             last.owners[0].disconnect(over=True)
     assert not failures
+
+
+def test_an_owner_that_waits_for_its_first_learner_outlasts_half_of_a_renewal(
+    settings_file, make_terms, tmp_path, monkeypatch
+):
+    """It ended with a status after which no unit starts it again."""
+    folder, address = certs(tmp_path / "certs"), free_address()
+    key = folder / "owner-a" / "key.pem"
+    good, waits, complained = key.read_bytes(), threading.Event(), threading.Event()
+    said = []
+
+    def warn(_, sentence, **__):
+        (waits if sentence.startswith("no line to the learner at") else complained).set()
+        said.append(sentence)
+
+    monkeypatch.setattr(SlowLog, "say", warn)
+    with attached([settings_file("owner-a", folder / "owner-a")], address) as failures:
+        assert waits.wait(30)
+        key.write_bytes((folder / "owner-b" / "key.pem").read_bytes())
+        wait_until(lambda: complained.is_set() or failures)
+        key.write_bytes(good)
+        if not failures:
+            ours = load_identity(tls_of(folder / "lab"), base=Path("/"), side="server")
+            with AttachmentServer(
+                NAMES, address, deadline=60, patience=60, identity=ours
+            ) as learner:
+                learner.owners[0].enroll(make_terms())
+                learner.owners[0].disconnect(over=True)
+    assert not failures
+    assert said[1].startswith(f"tls.key: {key} is not the key of")
+    assert said[1].endswith("; trying again until that is mended")
 
 
 def test_copriv_certs_knows_owners_that_attach(tmp_path, typed):

@@ -1,5 +1,6 @@
 """Ctrl-C while a run goes: what is kept is said, and the run goes on from there."""
 
+import signal
 from typing import Annotated, Any
 
 import click
@@ -8,6 +9,7 @@ import tomli_w
 from pydantic import BaseModel, PlainSerializer
 from pydantic_core import PydanticSerializationError
 
+import common.command
 from common.command import stoppable
 from common.errors import StoppedError
 from learner.results.run_folder import Trace
@@ -97,3 +99,19 @@ def test_ctrl_c_while_what_was_typed_is_read_is_status_130(typed, monkeypatch):
     said = typed("copriv", "settings", "seed")
     assert said.returncode == 130
     assert said.stderr.strip() == "copriv: stopped; type the same command again to start over"
+
+
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [
+        (signal.SIGINT, "limit_memory"),
+        (signal.SIGINT, "need_threads"),
+        (signal.SIGTERM, "need_threads"),
+    ],
+)
+def test_a_signal_before_a_command_has_begun_is_no_traceback(typed, monkeypatch, number, place):
+    """Of fifty that came while a command started one was."""
+    monkeypatch.setattr(common.command, place, lambda: signal.raise_signal(number))
+    said = typed("copriv-owner", "settings", "policy")
+    assert said.returncode == 128 + number
+    assert said.stderr.strip() == "copriv-owner: stopped; type the same command again to start over"

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import learner.network.certificates
-from common.tls import Identity, TlsSettings
+from common.tls import Identity, TlsSettings, stamp_of
 
 
 def tls_table(folder):
@@ -26,7 +26,7 @@ def unchecked(folder):
     """What somebody would show who does not look at the own files first."""
     paths = tls_of(folder)
     files = {name: getattr(paths, name).read_bytes() for name in TlsSettings.model_fields}
-    return Identity(paths=paths, **files)
+    return Identity(paths=paths, stamp=stamp_of(paths), **files)
 
 
 @contextmanager
