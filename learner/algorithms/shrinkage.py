@@ -183,17 +183,17 @@ class Blend:
         real = np.maximum(shares, surely_real(differs, variances)) if is_everywhere else shares
         blend = np.eye(len(lengths)) + real * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
-        squares = vectors**2
-        # Each entry beside the diagonal is there twice. One on it is not, so in a direction of one
-        # coordinate this is sqrt(2) times what it varies by.
-        chance = np.sqrt(2.0 * np.sum(squares * ((shares * variances) @ squares), axis=-2))
+        # What is not known of an entry; along a direction one beside the diagonal is there twice.
+        unknown = shares * variances
+        twice = 2.0 - np.eye(len(lengths))
+        chance = np.sqrt(np.sum(vectors**2 * ((twice * unknown) @ vectors**2), axis=-2))
         return cls(
             around=around,
             curvature=public,
             basis=basis,
             values=np.maximum(values, np.clip(SURE * chance, *SMALLEST_RATIOS)),
             vectors=vectors,
-            doubt=np.mean(shares * variances, axis=(-1, -2)),
+            doubt=np.mean(unknown, axis=(-1, -2)),
         )
 
     def model(self, gradient: Array, noise: Array, *, theta_max: float) -> Array:
