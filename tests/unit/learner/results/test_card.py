@@ -8,7 +8,9 @@ import pytest
 
 from learner.planning.public_side import PublicSide
 from learner.results.card import card_text
+from learner.results.compare import write_comparison
 from learner.results.quality_words import at_home_lines
+from learner.results.report_page import write_report
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Interval, QualitySummary
 from learner.results.verdict_words import verdict_lines
@@ -24,6 +26,24 @@ def test_a_card_says_what_each_owner_was_promised(make_model, summary):
     assert "Nobody has measured it" in text
     for part in ("Purpose", "Records and owners", "Privacy", "Quality", "Limits"):
         assert f"\n## {part}\n" in text
+
+
+def test_what_was_spent_is_never_shown_as_less_and_what_is_left_never_as_more(
+    make_model, summary, tmp_path
+):
+    """As owners' ledgers show it: an officer may hold both side by side."""
+    north, south = summary().owners
+    half = north.model_copy(update={"epsilon": "1/3", "epsilon_spent": "2/7"})
+    made = summary().model_copy(update={"owners": (half, south)})
+    text = card_text(made, make_model())
+    assert "| north | 1,200 | 0.333334 | 0.285715 | 3 |" in text
+    assert "For north, who spent epsilon 0.285715: strong" in text
+    assert "spent epsilon 0.285715 to 8: weak" in verdict_lines(made)[-1]
+    page = write_report(tmp_path, made).read_text()
+    for shown in ("0.333334", "0.285715", "0.047619"):  # 1/21 is left
+        assert f">{shown}</td>" in page
+    alone = made.model_copy(update={"owners": (half,)})
+    assert ">0.285715</td>" in write_comparison({"a": alone}, tmp_path / "c.html").read_text()
 
 
 def test_warnings_come_first_and_promise_nothing(make_model, summary):
