@@ -150,6 +150,7 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     found = quality_of_run(model, public, whole)
     assert (found.on, found.records) == ("owners", 120)
     assert found.alone[0] == pytest.approx(found.common.value)
+    assert found.common.low < found.common.value < found.common.high
     if loss == "squared":
         table = pd.concat(tables, ignore_index=True)
         off = model.predictions(table, where="t")["prediction"] - table["y"]
