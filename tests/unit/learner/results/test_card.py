@@ -74,6 +74,31 @@ def test_of_an_owner_that_is_the_learner_nothing_is_said_to_be_spent_or_protecte
     assert "\n- For south: nothing is promised: these records were asked without noise.\n" in text
 
 
+def test_a_card_names_those_who_answered_less_than_they_promised(make_model, summary):
+    north, south = summary().owners
+    made = summary().model_copy(
+        update={"owners": (north.model_copy(update={"responses_left": 2}), south)}
+    )
+    said = "Not all that was promised was answered: "
+    assert f"{said}north." in card_text(made, make_model())
+    assert said not in card_text(summary(), make_model())
+
+
+def test_models_of_single_owners_are_told_from_the_least_error_to_the_largest(summary):
+    quality = QualitySummary(
+        measure="rmse",
+        target="days",
+        on="owners",
+        records=9,
+        common=Interval(value=2.0),
+        guess=4.0,
+        intervals="none",
+        alone=(3.0, 2.5, 3.5),
+    )
+    told = verdict_lines(summary().model_copy(update={"quality": quality}))[0]
+    assert "models of single owners have 2.5 to 3.5, " in told
+
+
 def test_a_name_cannot_write_the_card(make_model, summary):
     model = make_model()
     target = model.feature_map.target.model_copy(update={"name": "x\n## Free <img> of | charge"})
