@@ -13,7 +13,7 @@ from learner.results.quality_words import at_home_lines
 from learner.results.report_page import write_report
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Interval, QualitySummary
-from learner.results.verdict_words import verdict_lines
+from learner.results.verdict_words import notes, verdict_lines
 
 
 def test_a_card_says_what_each_owner_was_promised(make_model, summary):
@@ -82,6 +82,12 @@ def test_a_card_names_those_who_answered_less_than_they_promised(make_model, sum
     said = "Not all that was promised was answered: "
     assert f"{said}north." in card_text(made, make_model())
     assert said not in card_text(summary(), make_model())
+
+
+def test_a_run_that_ended_early_says_so_and_no_other(summary):
+    said = "The run ended after 4 of 6 communications; what was not answered was not spent."
+    assert said in notes(summary(ticks=4))
+    assert not any("ended" in line for line in notes(summary()))
 
 
 def test_models_of_single_owners_are_told_from_the_least_error_to_the_largest(summary):
