@@ -188,7 +188,7 @@ def _how(summary: Summary) -> str:
     versions = ", ".join(f"{_plain(k)} {_plain(v)}" for k, v in sorted(summary.versions.items()))
     return (
         f"Study {_plain(summary.study_id)}: {summary.ticks:,} of {summary.horizon:,} "
-        f"communications in {summary.wall_seconds:.1f} s, profile {summary.profile}. {versions}. "
+        f"communications in {summary.wall_seconds:.2f} s, profile {summary.profile}. {versions}. "
         "summary.json has every number, study.toml the settings."
     )
 

@@ -100,7 +100,7 @@ def who_gains(summary: Summary) -> str:
         verb = "gains" if gaining else "does not gain"
         return f"{summary.own}, which alone has the model, {verb} from taking part."
     others = [owner.name for owner in summary.owners if not owner.gains]
-    return f"By taking part {gains_in_words(gaining, others)}, judged on all records."
+    return f"By taking part, judged on all records, {gains_in_words(gaining, others)}."
 
 
 def how_many_gain(summary: Summary) -> str:
