@@ -155,10 +155,12 @@ def facts(case: Case) -> str:
     judge, domain = case.world.evaluation, case.feature_map.domain
     zero = judge.relative_fitness(np.zeros((1, domain.num_features)))[0]
     own = case.world.relative_fitness_alone
+    least, most = f"{case.counts.min():,.0f}", f"{case.counts.max():,.0f}"
+    held = f"{least} records each" if least == most else f"{least} to {most} records"
     return (
-        f"{len(case.shards)} owners of {case.counts.min():,.0f} to {case.counts.max():,.0f} "
-        f"records, {len(case.public):,} public ones, p = {domain.num_features}, domain's bound "
-        f"Xi = {case.bound:.0f}. Relative fitness of theta = 0: {zero:.3g}; of each owner alone: "
+        f"{len(case.shards)} owners of {held}, {len(case.public):,} public ones, "
+        f"p = {domain.num_features}, domain's bound Xi = {case.bound:.0f}. Relative fitness of "
+        f"theta = 0: {zero:.3g}; of each owner alone: "
         f"{own.min():.3g} to {own.max():.3g}; of the public records alone: "
         f"{case.relative_fitness_public:.3g}."
     )

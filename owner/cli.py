@@ -164,7 +164,7 @@ def attach(
 ) -> None:
     """Connect to a listening learner and answer its queries.
 
-    No port is opened on this side, but that of `metrics` if it is set. The owner asks for
+    No port is opened on this side, except that of `metrics` if it is set. The owner asks for
     updates by a clock of its own, at random times.
     A broken connection is reopened until the learner says that the study is over: then the
     command ends with status 0, or waits for the next study with --stay. Beyond this

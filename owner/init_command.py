@@ -73,8 +73,8 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE.
 
     TABLE is a path, or env:NAME of a PostgreSQL address with --query. Looks at the columns, asks
-    what was not typed, says what an epsilon promises, and writes a comment on every key. Nothing
-    is served and nothing spent.
+    for what was not typed, says what an epsilon promises, and writes a comment on every key.
+    Nothing is served and nothing spent.
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
     """

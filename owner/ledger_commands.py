@@ -173,8 +173,8 @@ def close_study(path: Path, study: str) -> None:
     """Close a study that its learner has not closed.
 
     Its unused epsilon is free for others again. Stop the owner first: one process at a time holds
-    a ledger. A study that is closed is answered no more, whoever closed it. STUDY is the name in
-    ledger show.
+    a ledger. A closed study gets no more answers, whoever closed it. STUDY is the name in ledger
+    show.
 
     Example: copriv-owner ledger close ledger.sqlite spring-4f1c
     """

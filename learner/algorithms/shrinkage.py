@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -183,17 +183,17 @@ class Blend:
         real = np.maximum(shares, surely_real(differs, variances)) if is_everywhere else shares
         blend = np.eye(len(lengths)) + real * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
-        squares = vectors**2
-        # Each entry beside the diagonal is there twice. One on it is not, so in a direction of one
-        # coordinate this is sqrt(2) times what it varies by.
-        chance = np.sqrt(2.0 * np.sum(squares * ((shares * variances) @ squares), axis=-2))
+        # What is not known of an entry; along a direction one beside the diagonal is there twice.
+        unknown = shares * variances
+        twice = 2.0 - np.eye(len(lengths))
+        chance = np.sqrt(np.sum(vectors**2 * ((twice * unknown) @ vectors**2), axis=-2))
         return cls(
             around=around,
             curvature=public,
             basis=basis,
             values=np.maximum(values, np.clip(SURE * chance, *SMALLEST_RATIOS)),
             vectors=vectors,
-            doubt=np.mean(shares * variances, axis=(-1, -2)),
+            doubt=np.mean(unknown, axis=(-1, -2)),
         )
 
     def model(self, gradient: Array, noise: Array, *, theta_max: float) -> Array:
@@ -227,8 +227,18 @@ class Blend:
     def _curvature(self, study: tuple[int, ...]) -> Matrix:
         """The blend of one of the studies in the models' own coordinates, shape (p, p)."""
         values, vectors = self.values[study], self.vectors[study]
-        lens, differs = self.curvature @ self.basis, (vectors * (values - 1.0)) @ vectors.T
-        return self.curvature + lens @ differs @ lens.T
+        differs = (vectors * (values - 1.0)) @ vectors.T
+        return self.curvature + self._back @ differs @ self._back.T
+
+    @cached_property
+    def _into(self) -> Matrix:
+        """The inverse of the basis, in the directions that there are, shape (d, p)."""
+        return self.basis.T @ self.curvature
+
+    @cached_property
+    def _back(self) -> Matrix:
+        """The same of the basis' transpose, by which gradients come back, shape (p, d)."""
+        return self.curvature @ self.basis
 
     @property
     def _ridge(self) -> Matrix:
@@ -255,12 +265,10 @@ class Blend:
             return self
         basis, vectors = self.basis, self.vectors
         matrix = (vectors * self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
-        # The inverse of the basis, in the directions that there are.
-        into = basis.T @ self.curvature
         narrow = _narrowness(self.around, self.curvature, basis)
         lengths, floor = np.sum((basis / narrow) ** 2, axis=0), self.around.curvature_spread
         for (theta, gradient, variance), (other, then, another) in pairwise(gradients):
-            way = _times(into, other - theta)
+            way = _times(self._into, other - theta)
             length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
             step, noise = way / length, (variance + another) * lengths
             told = _times(matrix, step)
@@ -271,7 +279,7 @@ class Blend:
             along = np.sum(lacks * step, axis=-1)[..., None, None]
             seen = told + lacks
             # Where a round hardly moved, gradients differ by rounding: there is nothing to learn.
-            whole = _times(into, other - self.around.theta)
+            whole = _times(self._into, other - self.around.theta)
             has_moved = length > UNMOVED * np.sqrt(np.sum(whole**2, axis=-1, keepdims=True))
             is_more = (along > 0.0) & has_moved[..., None]
             change = _outer(seen) / np.where(is_more, before + along, 1.0)
@@ -303,8 +311,7 @@ class Blend:
         if len(gradients) == 1:
             [(_, gradient, variance)] = gradients
             return gradient - around.offset, variance * np.eye(around.theta.size)
-        # basis.T @ curvature is the inverse of the basis, in the directions that there are.
-        ways = [_times(basis.T @ self.curvature, theta - around.theta) for theta, _, _ in gradients]
+        ways = [_times(self._into, theta - around.theta) for theta, _, _ in gradients]
         length = float(np.mean(np.sum(basis**2, axis=0)))
         doubt = self.doubt + bend
         total, weights = np.zeros_like(ways[-1]), np.zeros(ways[-1].shape[:-1])
@@ -316,8 +323,7 @@ class Blend:
             weight = 1.0 / (variance * length + doubt * far + TINY)
             total = total + weight[..., None] * (_times(basis.T, gradient) - moved)
             weights = weights + weight
-        # Back from the basis' coordinates: H B is the inverse of B'.
-        gradient = _times(self.curvature @ basis, total / weights[..., None])
+        gradient = _times(self._back, total / weights[..., None])
         return gradient, (1.0 / (weights * length))[..., None, None] * np.eye(around.theta.size)
 
 

@@ -28,7 +28,7 @@ from learner.planning.settings import StudySettings
 from learner.results.report import print_by_name
 from learner.results.run_folder import EACH_LEARNS, new_run_folder, write_features, write_json
 from learner.results.summary import Summary
-from learner.results.verdict_words import as_number
+from learner.results.verdict_words import amount_words
 
 
 def with_learner(settings: StudySettings, name: str) -> StudySettings:
@@ -127,7 +127,7 @@ def _print_table(name: str, rows: Sequence[dict[str, Any]], console: Console) ->
             "-" if (free := row["relative_fitness_public"]) is None else f"{free:.3g}",
             "yes" if row["gains"] else "no",
             counted(row["studies_answered"], "study", "studies"),
-            f"{as_number(row['epsilon_spent']):.4g}",
+            amount_words(Fraction(row["epsilon_spent"])),
         )
         for row in rows
     ]

@@ -5,10 +5,11 @@ how good the best one is, and the public records tell it: the mean loss of their
 :math:`\theta_0` on them is too small, since it was made from them. A model of relative fitness
 :math:`\psi` loses :math:`\psi f^*` more than the best one.
 
-For squared loss the best one loses :math:`t / 2n` more than that, with t the trace of
-:class:`learner.simulated.groups.PublicGroups`. It is the mean squared error after the map, and the
-measure is its root in the target's raw units, errors beyond the public bounds included as the
-public records show them. For logistic loss the measure is the log loss itself, and the best one's
+For squared loss the best one loses :math:`t / 2(n - p)` more than that, with t the trace of
+:class:`learner.simulated.groups.PublicGroups`, which residuals of p fitted parameters make too
+small by :math:`(n - p)/n`. It is the mean squared error after the map, and the measure is its root
+in the target's raw units, errors beyond the public bounds included as the public records show them.
+For logistic loss the measure is the log loss itself, and the best one's
 is what the middle world has (:class:`learner.simulated.cross_validation.CrossValidation`). Other
 losses do not determine such a measure.
 """
@@ -76,7 +77,7 @@ def expected_quality(
         return None
     seen = groups.problem.fitness(theta, groups.records)
     if isinstance(loss, Squared):
-        chance = groups.trace / (2 * len(groups.records))
+        chance = groups.trace / (2 * max(len(groups.records) - theta.size, 1))
         measure, kind, unit = "rmse", "number", rule.scale**2
         outputs = groups.records.features[known] @ theta * rule.scale + rule.center
         with np.errstate(over="ignore"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 
 from common.files import write_or_refuse
@@ -14,7 +15,7 @@ from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import NAMED, as_number, how_many_gain, never_asked
+from learner.results.verdict_words import NAMED, amount_words, how_many_gain, never_asked
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
@@ -93,8 +94,8 @@ def _owners(summary: Summary, model: Model) -> list[str]:
 def _owner_row(owner: OwnerSummary) -> str:
     if owner.epsilon == "inf":
         return f"| {owner.name} | {owner.records:,} | own records | - | {owner.responses:,} |"
-    promised, spent = as_number(owner.epsilon), as_number(owner.epsilon_spent)
-    return f"| {owner.name} | {owner.records:,} | {promised:g} | {spent:g} | {owner.responses:,} |"
+    promised, spent = map(amount_words, map(Fraction, (owner.epsilon, owner.epsilon_spent)))
+    return f"| {owner.name} | {owner.records:,} | {promised} | {spent} | {owner.responses:,} |"
 
 
 def _privacy(summary: Summary) -> list[str]:
@@ -105,10 +106,13 @@ def _privacy(summary: Summary) -> list[str]:
         by_epsilon.setdefault(owner.epsilon_spent if owner.epsilon != "inf" else "inf", []).append(
             owner.name
         )
-    amounts = sorted((as_number(text), names) for text, names in by_epsilon.items())
+    amounts = sorted(
+        (math.inf if text == "inf" else Fraction(text), names) for text, names in by_epsilon.items()
+    )
     lines = [
         # The records of an owner that is the learner are asked without noise.
-        f"For {', '.join(names)}{'' if math.isinf(spent) else f', who spent epsilon {spent:g}'}: "
+        f"For {', '.join(names)}"
+        f"{f', who spent epsilon {amount_words(spent)}' if isinstance(spent, Fraction) else ''}: "
         f"{epsilon_in_words(spent)}."
         for spent, names in amounts
     ]
@@ -184,7 +188,7 @@ def _how(summary: Summary) -> str:
     versions = ", ".join(f"{_plain(k)} {_plain(v)}" for k, v in sorted(summary.versions.items()))
     return (
         f"Study {_plain(summary.study_id)}: {summary.ticks:,} of {summary.horizon:,} "
-        f"communications in {summary.wall_seconds:.1f} s, profile {summary.profile}. {versions}. "
+        f"communications in {summary.wall_seconds:.2f} s, profile {summary.profile}. {versions}. "
         "summary.json has every number, study.toml the settings."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
 from rich import box
@@ -13,7 +14,7 @@ from common.texts import number_words, printable
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 from learner.results.quality_words import interval_words, is_better
 from learner.results.summary import Summary
-from learner.results.verdict_words import epsilons_spent, how_many_gain
+from learner.results.verdict_words import amount_words, epsilons_spent, how_many_gain
 
 HEADS = (
     *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
@@ -85,7 +86,7 @@ def _judged_on(summary: Summary) -> tuple[object, ...]:
 
 
 def _row(name: str, summary: Summary) -> list[Cell | str]:
-    spent = epsilons_spent(summary)
+    spent = max(epsilons_spent(summary), default=Fraction(0))
     quality, fitness = summary.quality, summary.relative_fitness
     free = summary.relative_fitness_public
     quality_cell: Cell | str = "-"
@@ -96,7 +97,7 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
         printable(name),
         summary.algorithm,
         Cell(f"{len(summary.owners)}", len(summary.owners)),
-        Cell(f"{max(spent, default=0):g}", max(spent, default=0)),
+        Cell(amount_words(spent), float(spent)),
         Cell(f"{summary.horizon:,}", summary.horizon),
         quality_cell,
         "-" if fitness is None else Cell(f"{fitness:.3g}", fitness),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from rich import box
 from rich.console import Console
@@ -15,7 +16,7 @@ from learner.results.page import Cell, texts
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import NAMED, as_number, never_asked, who_gains
+from learner.results.verdict_words import NAMED, amount_words, never_asked, who_gains
 
 # How many letters of a name a line of a table has at least.
 SHORTEST = 5
@@ -165,9 +166,11 @@ def epsilon_cell(text: str) -> Cell:
     """A budget for people; the learner's own shard has none.
 
     >>> [epsilon_cell(text).text for text in ("243/10", "1/3", "inf")]
-    ['24.3', '0.333333', 'own']
+    ['24.3', '0.333334', 'own']
     """
-    return Cell("own" if text == "inf" else f"{as_number(text):g}", min(as_number(text), 1e300))
+    if text == "inf":
+        return Cell("own", 1e300)
+    return Cell(amount_words(Fraction(text)), float(Fraction(text)))
 
 
 def _unprotected(summary: Summary, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ from learner.results.report import (
 from learner.results.summary import Summary
 from learner.results.validation_part import validation_part
 from learner.results.verdict_words import (
-    as_number,
+    amount_words,
     epsilons_spent,
     how_many_gain,
     notes,
@@ -127,7 +128,7 @@ def _first(summary: Summary) -> str:
     if summary.is_evaluated and summary.own is None:
         tiles.append((how_many_gain(summary), "owners who gain from taking part"))
     if spent:
-        tiles.append((f"{spent[-1]:g}", "epsilon spent by the owner that spent most"))
+        tiles.append((amount_words(spent[-1]), "epsilon spent by the owner that spent most"))
     tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))
     return (
         paragraphs(warnings, "warning")
@@ -292,21 +293,22 @@ def _budget(summary: Summary) -> str:
         if owner.epsilon == "inf":
             rows.append([owner.name, "own records", "-", "-", "none"])
             continue
-        promised, spent = as_number(owner.epsilon), as_number(owner.epsilon_spent)
+        promised, spent = Fraction(owner.epsilon), Fraction(owner.epsilon_spent)
         rows.append(
             [
                 owner.name,
-                Cell(f"{promised:g}", promised),
-                Cell(f"{spent:g}", spent),
-                Cell(f"{promised - spent:g}", promised - spent),
+                Cell(amount_words(promised), float(promised)),
+                Cell(amount_words(spent), float(spent)),
+                Cell(amount_words(promised - spent, up=False), float(promised - spent)),
                 strength(spent) if not summary.insecure_noise else "none",
             ]
         )
     heads = ["owner", "promised", "spent", "not spent", "protection"]
     lines = []
-    most = max(epsilons_spent(summary), default=0)
+    most = max(epsilons_spent(summary), default=Fraction(0))
     if most > 0 and not summary.insecure_noise:
-        lines.append(f"Epsilon {most:g}, the most that was spent: {epsilon_in_words(most)}.")
+        means = epsilon_in_words(most)
+        lines.append(f"Epsilon {amount_words(most)}, the most that was spent: {means}.")
     if any(isinstance(row[3], Cell) and (row[3].value or 0) > 0 for row in rows):
         lines.append(
             "What was not spent is given back to the owner's lifetime budget when the study closes."

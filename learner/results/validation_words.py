@@ -56,10 +56,8 @@ def _worse(summary: Summary) -> str:
     found = summary.validation
     if found is None or found.difference is None:
         return ""
-    more, width = found.difference, 2.0 * (found.difference_bound or 0.0)
-    if more.low <= 0 or is_drowned(more, width):
-        return ""
-    return f", by the owners' answers{_loss_words(found, more.low)}"
+    low = found.difference.low
+    return f", by the owners' answers{_loss_words(found, low)}" if low > 0 else ""
 
 
 def _kept(summary: Summary) -> str:

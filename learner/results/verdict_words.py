@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from common.privacy import strength
+from common.privacy import SHOWN_DIGITS, as_decimal, strength
 from common.texts import first_few, number_words, printable
 from learner.results.quality_words import (
     MEASURES,
@@ -61,7 +61,7 @@ def _spent(summary: Summary) -> str:
         return "Nothing was spent."
     if summary.insecure_noise:
         return "Budgets were counted, but the noise protected nobody."
-    words = " to ".join(f"{value:g}" for value in dict.fromkeys((spent[0], spent[-1])))
+    words = " to ".join(dict.fromkeys(map(amount_words, (spent[0], spent[-1]))))
     others = "" if summary.own is None else f" but {summary.own}"
     protection = f"{strength(spent[-1])} protection of its records"
     return f"Each owner{others} spent epsilon {words}: {protection}."
@@ -100,7 +100,7 @@ def who_gains(summary: Summary) -> str:
         verb = "gains" if gaining else "does not gain"
         return f"{summary.own}, which alone has the model, {verb} from taking part."
     others = [owner.name for owner in summary.owners if not owner.gains]
-    return f"By taking part {gains_in_words(gaining, others)}, judged on all records."
+    return f"By taking part, judged on all records, {gains_in_words(gaining, others)}."
 
 
 def how_many_gain(summary: Summary) -> str:
@@ -144,6 +144,15 @@ def as_number(text: str) -> float:
     return math.inf if text == "inf" else float(Fraction(text))
 
 
-def epsilons_spent(summary: Summary) -> list[float]:
+def amount_words(amount: Fraction, *, up: bool = True) -> str:
+    """An amount of epsilon, rounded as owners' ledgers show it: what is left over is rounded down.
+
+    >>> amount_words(Fraction(1, 3)), amount_words(Fraction(1, 3), up=False)
+    ('0.333334', '0.333333')
+    """
+    return as_decimal(amount, digits=SHOWN_DIGITS, up=up)
+
+
+def epsilons_spent(summary: Summary) -> list[Fraction]:
     """What each owner spent, ascending; the learner's own shard, which spends nothing, left out."""
-    return sorted(as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf")
+    return sorted(Fraction(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from common.errors import DoubtWarning, InputError
-from common.fitting import ColumnRule, fit_column
+from common.fitting import ColumnRule, are_shares, fit_column
 from common.map_fitting import fit_rotation
 from common.target_fitting import fit_target
 
@@ -144,6 +144,14 @@ def test_percent_signs_follow_the_public_column():
     cells = pd.Series(["10.65%"])
     assert signed.raw(cells) == signed.raw(pd.Series([10.65])) == plain.raw(cells) == 10.65
     assert shares.raw(cells) == pytest.approx(0.1065)
+
+
+@pytest.mark.parametrize(("larger", "shares"), [(0, True), (2, True), (8, False)])
+def test_numbers_are_shares_where_hardly_any_is_larger(larger, shares):
+    """Among 400 a few typed as 12 for 12 % do not make percents of the others."""
+    cells = np.append(np.linspace(0.01, 0.9, 400 - larger), np.full(larger, 12.0))
+    assert are_shares(pd.Series(cells)) is shares
+    assert not are_shares(pd.Series([f"{100 * cell:.0f}%" for cell in cells]))
 
 
 def test_target_has_mean_zero_and_unit_variance_within_its_bound():

@@ -68,6 +68,20 @@ def test_clamping_costs_where_records_lie_beyond_the_bounds(make_model):
     assert judged.clamping.clamped < 2 * judged.clamping.unclamped
 
 
+def test_of_classes_without_probabilities_clamping_costs_records_that_are_told_rightly(make_model):
+    """The larger the better: nearly all are told where nothing is clamped, and half beyond it."""
+    amount = np.random.default_rng(2).uniform(300, 900, size=1000)
+    others = {"is new": 0.0, "grade": "A", "code": "7", "when": "2010-01-15"}
+    classes = np.where(amount > 600, "late", "paid")
+    table = pd.DataFrame({"amount": amount, "class": classes} | others)
+    model = make_model("hinge")
+    sample = sample_of(model, table, where="table")
+    judged = judge(sample, {"common": model.margins(sample.records.features)})
+    assert judged.clamping.measure == "accuracy"
+    assert judged.clamping.clamped < 0.6
+    assert judged.clamping.unclamped > 0.95
+
+
 def test_records_without_a_target_are_left_out_and_counted(make_model, strange_table):
     table = strange_table.copy()
     table.loc[:9, "y"] = np.nan

@@ -149,6 +149,13 @@ def test_dates_among_those_of_another_form_are_read_or_gaps():
     assert (gap.kind, gap.unsure_date, gap.reads_unsure_date) == ("date", "28.07.2020", False)
 
 
+def test_a_code_lies_farther_out_than_half_of_what_the_middle_half_spans():
+    """Ages of 77 beside all up to 70 are ages; beside those of 20 to 60 they are not."""
+    all_ages, workers = np.tile(np.arange(71), 10), np.tile(np.arange(20, 61), 10)
+    assert code_for_missing(column([*all_ages, *[77] * 30])) == ""
+    assert code_for_missing(column([*workers, *[77] * 30])) == "77"
+
+
 def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap():
     stays = np.minimum(1 + RNG.exponential(3, NUM).astype(int), 16)
     fine = {"stays": stays, "scores": RNG.integers(-1, 6, NUM), "counts": RNG.integers(0, 10, NUM)}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 from sklearn import metrics
 
 from common.quality import calibration, difference, estimates, measures
@@ -171,6 +171,45 @@ def test_four_records_of_which_one_model_alone_is_right_do_not_decide():
             assert gap.value == pytest.approx(sign * apart / 100)
             assert gap.low <= gap.value <= gap.high
             assert (gap.low > 0 or gap.high < 0) is decides
+
+
+@pytest.mark.parametrize(("count", "right"), [(1, 0), (1, 1), (30, 0), (30, 7), (400, 399)])
+def test_the_interval_of_a_share_is_the_exact_one(count, right):
+    targets = np.where(np.arange(count) < right, 1.0, -1.0)
+    named = {"accuracy": measures(np.ones(count), targets, kind="score")["accuracy"]}
+    found = estimates(named, count, rng=np.random.default_rng(1))["accuracy"]
+    exact = binomtest(right, count).proportion_ci(0.95, method="exact")
+    assert (found.low, found.high) == pytest.approx(exact)
+
+
+def test_the_interval_of_two_shares_difference_adds_half_a_record_to_each_cell():
+    """Of 50 records 20 are told rightly by one model alone, and 3 by the other alone."""
+    targets, one, other = np.ones(50), np.ones(50), np.ones(50)
+    one[:3] = other[3:23] = -1.0
+    pair = (measures(each, targets, kind="score")["accuracy"] for each in (one, other))
+    found = difference(*pair, 50, rng=np.random.default_rng(1))
+    alone, beside = 20.5 / 52, 3.5 / 52
+    reach = norm.ppf(0.975) * np.sqrt((alone + beside - (alone - beside) ** 2) / 52)
+    assert found.value == pytest.approx(17 / 50)
+    assert (found.low, found.high) == pytest.approx(
+        (alone - beside - reach, alone - beside + reach), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("share", [0.05, 0.95])
+def test_an_aucs_interval_is_the_same_whichever_class_is_called_positive(share):
+    rng = np.random.default_rng(5)
+    targets = np.where(rng.random(300) < share, 1.0, -1.0)
+    outputs = 1.2 * targets + rng.normal(size=300)
+    found = [
+        estimates(
+            {"auc": measures(sign * outputs, sign * targets, kind="score")["auc"]}, 300, rng=rng
+        )["auc"]
+        for sign in (1.0, -1.0)
+    ]
+    one, other = ((each.value, each.low, each.high) for each in found)
+    assert one == pytest.approx(other, abs=1e-12)
+    assert one[1] < one[0] < one[2]
 
 
 def test_measures_are_told_in_their_own_order():

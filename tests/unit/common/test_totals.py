@@ -64,3 +64,14 @@ def test_rare_counts_are_no_totals():
         visits[rng.integers(50, N, 3)] = rng.integers(3, 20, 3)
         age = np.where(rng.random(N) < 0.1, np.nan, 40.0 + rng.integers(0, 9, N))
         refuse_totals(look_at(pd.DataFrame({"age": age, "visits": visits})), where="t.csv")
+
+
+def test_a_total_of_each_group_is_the_sum_since_the_one_before_and_the_last_one_of_all():
+    """Only the totals of the second group and of all lack a name, so that a row is told by them."""
+    days = [*[3.0, 4.0] * 20, 140.0, *[3.0, 4.0] * 30, 210.0]
+    names = ["x"] * 41 + ["y"] * 60
+    for more, row in (([], 102), ([350.0], 102)):
+        cells = days + more
+        table = pd.DataFrame({"days": cells, "name": [*names, *[None] * (len(cells) - 101)]})
+        with pytest.raises(InputError, match=f"row {row} below the header is not a record"):
+            refuse_totals(look_at(table), where="t.csv")

@@ -417,10 +417,12 @@ def test_what_noise_may_hide_is_a_share_of_the_mean_curvature():
     assert quiet == pytest.approx([1.0, 1.0])
 
 
-def test_no_eigenvalue_is_less_than_twice_what_it_varies_by_chance():
+@pytest.mark.parametrize("coordinates", [WIDE, 2, 1])
+def test_no_eigenvalue_is_less_than_twice_what_it_varies_by_chance(coordinates):
     """Entries of the variance e beside the diagonal, 2e on it: in every direction it is 2e."""
     around = replace(flat_around(drifts=False), curvature=np.eye(WIDE))
-    entry, along = 1e-4, np.full(WIDE, WIDE**-0.5)
+    entry, along = 1e-4, np.zeros(WIDE)
+    along[:coordinates] = coordinates**-0.5
     bent = np.eye(WIDE) - 1.3 * np.outer(along, along)
     values = Blend.of(around, bent, entry, regulariser=Regulariser(coefficient=0)).values
     assert values.min() == pytest.approx(2.0 * np.sqrt(2.0 * entry), rel=0.1)

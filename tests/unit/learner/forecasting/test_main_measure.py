@@ -89,6 +89,23 @@ def test_the_best_model_of_all_is_not_as_good_as_the_public_one_seems_on_its_own
     assert np.mean(found) > np.mean(seemed) + NEAR * true
 
 
+@pytest.mark.parametrize("n", [12, 18, 60])
+def test_the_chance_in_the_public_model_is_taken_off_however_few_records_there_are(n):
+    """Of p features n records make it sigma^2 p/n too good in the mean."""
+    rng, sigma = np.random.default_rng(7), 0.8
+    rule = DAYS.model_copy(update={"bound": 99.0})
+    best = []
+    for _ in range(400):
+        x = rng.uniform(-1, 1, (n, FEATURES))
+        y = x @ np.linspace(-0.5, 0.5, FEATURES) + sigma * rng.standard_normal(n)
+        groups = PublicGroups(
+            problem=problem(Squared()), records=Records(features=x, targets=y), labels=None
+        )
+        raw = y * rule.scale + rule.center
+        best.append(expected_quality(groups, raw, rule, fitness=(0.0, 0.0, 0.0, 0.0)).best)
+    assert np.mean(np.square(best)) == pytest.approx((sigma * rule.scale) ** 2, rel=0.08)
+
+
 @pytest.mark.parametrize("loss", [Hinge(), Huber(delta=0.5)])
 def test_a_loss_that_determines_no_measure_has_none(loss):
     draw, rule = (classes, ILL) if loss.has_classes() else (numbers, DAYS)

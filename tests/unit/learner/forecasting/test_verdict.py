@@ -102,6 +102,13 @@ def test_what_few_worlds_say_is_chance(candidate, better, harms):
     assert any("makes things worse" in line for line in sentences(found)) == harms
 
 
+@pytest.mark.parametrize(("without", "harms"), [(0.91, False), (0.89, True)])
+def test_who_makes_others_hardly_worse_is_not_said_to(candidate, without, harms):
+    """All worlds agree; it is less than a tenth."""
+    answers = {"study": answer(1.0), "without-0": answer(without)}
+    assert verdict(candidate, answers).owners[0].harms is harms
+
+
 def test_what_solving_leaves_of_0_is_0(candidate, monkeypatch):
     """The only owner's own model, which is the best one, was forecast at 1.13e-29."""
     alone = np.array([1.13e-29, 0.2])

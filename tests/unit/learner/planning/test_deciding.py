@@ -21,6 +21,7 @@ from learner.planning.plan import Plan
 from learner.planning.proposal import NoiseError
 from learner.planning.public_side import PublicSide, public_groups
 from learner.planning.settings import StudySettings
+from learner.planning.shares import counted_shares
 from learner.planning.ways import WAYS, as_way, way_of, ways_of
 from learner.results.run_folder import new_run_folder
 
@@ -272,6 +273,27 @@ def test_the_curvature_is_doubted_where_records_drift_and_another_step_follows(p
     assert around.curvature_spread >= max(steady.curvature_spread, 0.01)
     # Moments are asked for once, so nothing would mend a step that is too short.
     assert around.doubt == (around.curvature_spread if way == "newton" else 0.0)
+
+
+@pytest.mark.parametrize("way", ["newton", "moments"])
+def test_answers_count_by_the_noise_of_the_gradient_that_all_rounds_tell(public, monkeypatch, way):
+    """Of R rounds it has 1/R of the variance; of moments it is 2 (A theta_0 - b)."""
+    asked = []
+
+    def count(groups, sizes, scales, *, known):
+        asked.append(scales)
+        return counted_shares(groups, sizes, scales, known=known)
+
+    monkeypatch.setattr(design, "counted_shares", count)
+    settings = as_way(settings_of(), way)
+    decision = decide_quietly(settings, public, num_records=SIZES, seed=1)
+    start, rounds = np.array(decision.start), decision.horizon / len(SIZES)
+    assert (rounds > 1) is (way == "newton")
+    factor = rounds**-0.5 if way == "newton" else 2.0 * np.sqrt(1.0 + start @ start)
+    for scales in asked:
+        # Once for a scale that the grid of the noise has not yet rounded.
+        assert scales == pytest.approx(factor * np.array(decision.scales), rel=1e-4)
+    assert len(asked) == (2 if way == "newton" else 1)
 
 
 @pytest.mark.parametrize(("way", "sizes"), [("newton", (3000, 3000, 60)), ("moments", (60, 60, 6))])

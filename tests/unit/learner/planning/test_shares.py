@@ -75,6 +75,17 @@ def test_owners_count_by_their_records_unless_a_quarter_is_won(sizes, scales):
     assert counted_shares(public_of(), sizes, scales, known=UNKNOWN) is None
 
 
+def test_owners_are_taken_to_differ_by_chance_and_by_what_is_assumed_at_least():
+    """Groups that are alike say nothing of owners beyond them."""
+    public = public_of()
+    found = public.components
+    assert found.all_groups < 0.01 * found.within
+    varies = 0.1**2 * found.within + found.within / SIZES
+    noise = 2.0 * LOUD**2 * np.trace(public.whitening @ public.whitening.T)
+    told = counted_shares(public, SIZES, LOUD, known=UNKNOWN)
+    assert told == pytest.approx(best_shares(SIZES, varies, noise), rel=1e-9)
+
+
 def test_a_known_owner_that_differs_more_than_others_counts_more():
     alike = counted_shares(public_of(), SIZES, LOUD, known=[0, 1, 2, 3])
     differing = counted_shares(public_of(apart=0.5), SIZES, LOUD, known=[0, 1, 2, 3])

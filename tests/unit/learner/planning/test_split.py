@@ -15,6 +15,7 @@ from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_sp
 from learner.planning.tail import Tail
 from learner.simulated import surrogates
 from learner.simulated import world as world_module
+from learner.simulated.evaluation import Evaluation
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.studies import Proposal
@@ -90,6 +91,27 @@ def test_a_clip_that_no_public_gradient_reaches_is_not_taken_to_clip_nothing():
     assert longest < farthest < largest_gradient(public, DOMAIN)
     assert pick(6.0, public=public).clip == farthest
     assert pick(0.1, public=public).clip <= longest
+
+
+@pytest.mark.parametrize(("fewer", "rounds"), [(1.09, 2), (1.11, 3)])
+def test_more_rounds_must_be_worth_a_tenth(monkeypatch, fewer, rounds):
+    means = {2: fewer, 3: 1.0}
+    monkeypatch.setattr(split._Search, "mean", lambda _, tried, __: means[tried.rounds])
+    assert pick(1.0, rounds=(2, 3), clips=[0.5]).rounds == rounds
+
+
+def test_what_a_clip_takes_of_unseen_records_counts_as_the_fitness_that_it_costs(monkeypatch):
+    public, lost = public_of(), np.array([0.01, -0.02, 0.005])
+    monkeypatch.setattr(split._Search, "mean", lambda *_: 0.0)
+    monkeypatch.setattr(Tail, "lost", lambda *_: lost)
+    search = split._Search(public, [], DOMAIN, 1.0 / SIZES, 1, np.full(3, 1 / 3))
+    moved = public.theta_optimal - np.linalg.solve(
+        public.problem.curvature(public.theta_optimal, public.records), lost
+    )
+    evaluation = Evaluation(shards=[public.records], problem=public.problem)
+    told = search.expected(Split(clip=1.0, share=0.5, rounds=1), 2)
+    assert told == pytest.approx(evaluation.relative_fitness(moved[None])[0], rel=1e-6)
+    assert search.expected(Split(clip=None, share=0.5, rounds=1), 2) == 0.0
 
 
 def test_what_is_typed_stays():

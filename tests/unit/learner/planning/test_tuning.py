@@ -152,6 +152,21 @@ def test_no_step_is_beyond_the_largest_stable_one(epsilon):
         assert choice.step <= limit * (1 + 1e-12)
 
 
+def test_loud_answers_hardly_move_a_model_that_is_good_already_and_move_one_of_0():
+    public = PublicGroups(problem=problem_of(), records=make_records(), labels=None)
+    worlds = worlds_to_choose_in(public, SIZES, [None] * 3)
+    given, ways = Given(horizon=20, clip=5.0), []
+    for start in (public.theta_optimal, None):
+        unit = study(1e-3)
+        unit = replace(unit, algorithm=replace(unit.algorithm, start=start))
+        choice = choose(unit, public, given, bound=BOUND, worlds=worlds)
+        algorithm = replace(unit.algorithm, counted=False, frequency=SIZES, horizon=20)
+        limit = largest_stable_step(algorithm, public.records, loss=Squared())
+        ways.append(choice.step / limit * 20)
+    # From 0 at least a tenth of a stable step's way, which the last choice may halve.
+    assert ways[0] < 0.02 < 0.04 < ways[1]
+
+
 def test_six_hundred_records_at_a_tenth_of_epsilon_get_a_short_study_that_moves():
     sizes = np.array([300.0, 300.0])
     choice = pick(0.1, replace(OPEN, shortest=4), sizes=sizes)

@@ -13,6 +13,7 @@ from common.releases import VALIDATION
 from common.terms import Records
 from common.validation import tally, unpack_validation
 from learner.planning.decision import Decision
+from learner.planning.noise_width import half_width
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -113,6 +114,36 @@ def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, publi
     assert fine.cut_off == pytest.approx(0.0, abs=1e-12)
     assert 0 < (rough.cut_off or 0) < 1
     assert (rough.difference_bound or 0) <= rough.loss_bound
+
+
+@pytest.mark.parametrize("epsilon", [1, 10, 20, 30])
+def test_bounds_are_those_at_which_noise_and_what_is_cut_off_are_small(plan, public, epsilon):
+    """Of both owners' noise in the mean of all, where loss and difference have 2/3 and 1/3."""
+    settings = settings_of(epsilon=epsilon)
+    one, other = settings.owners
+    owners = (one, other.model_copy(update={"epsilon": Fraction(epsilon) / 3}))
+    settings = settings.model_copy(update={"owners": owners})
+    found = validation_bounds(replace(plan, settings=settings), public, np.zeros(plan.num_features))
+    scales = [1.0 / (float(settings.for_validation(its)) * 800) for its in settings.owners]
+    losses = public.records.targets**2
+    tried = np.unique(np.quantile(losses, np.linspace(0.9, 1.0, 60)))
+    half = half_width(np.array(scales) * 1.5, 0.0)
+    precise = [b for b in tried if b * half <= np.minimum(losses, b).mean() / 25]
+    assert found.loss_bound == max(precise, default=tried[0])
+    kept = np.minimum(losses, found.loss_bound)
+    assert found.loss_mean == pytest.approx(kept.mean())
+    assert found.loss_spread == pytest.approx(kept.std())
+    assert found.cut_off == pytest.approx(1.0 - kept.mean() / losses.mean())
+    # The model of the other four fifths tells a fifth of the public records.
+    rows, others = np.arange(len(losses)), np.empty(len(losses))
+    for fold in np.array_split(rows, 5):
+        theta = plan.problem.optimum(public.records.at(np.setdiff1d(rows, fold)))
+        out = public.records.at(fold)
+        others[fold] = (out.targets - out.features @ theta) ** 2
+    sizes, deviation = np.abs(losses - others), np.sqrt(2 * np.sum(np.square(scales))) * 6
+    tried = np.unique(np.quantile(sizes, np.linspace(0.9, 1.0, 60)))
+    errors = [np.maximum(sizes - b, 0).mean() ** 2 + (b * deviation) ** 2 for b in tried]
+    assert found.difference_bound == pytest.approx(tried[np.argmin(errors)])
 
 
 def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compared(plan, public):

@@ -8,10 +8,12 @@ import pytest
 
 from learner.planning.public_side import PublicSide
 from learner.results.card import card_text
+from learner.results.compare import write_comparison
 from learner.results.quality_words import at_home_lines
+from learner.results.report_page import write_report
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Interval, QualitySummary
-from learner.results.verdict_words import verdict_lines
+from learner.results.verdict_words import notes, verdict_lines
 
 
 def test_a_card_says_what_each_owner_was_promised(make_model, summary):
@@ -24,6 +26,24 @@ def test_a_card_says_what_each_owner_was_promised(make_model, summary):
     assert "Nobody has measured it" in text
     for part in ("Purpose", "Records and owners", "Privacy", "Quality", "Limits"):
         assert f"\n## {part}\n" in text
+
+
+def test_what_was_spent_is_never_shown_as_less_and_what_is_left_never_as_more(
+    make_model, summary, tmp_path
+):
+    """As owners' ledgers show it: an officer may hold both side by side."""
+    north, south = summary().owners
+    half = north.model_copy(update={"epsilon": "1/3", "epsilon_spent": "2/7"})
+    made = summary().model_copy(update={"owners": (half, south)})
+    text = card_text(made, make_model())
+    assert "| north | 1,200 | 0.333334 | 0.285715 | 3 |" in text
+    assert "For north, who spent epsilon 0.285715: strong" in text
+    assert "spent epsilon 0.285715 to 8: weak" in verdict_lines(made)[-1]
+    page = write_report(tmp_path, made).read_text()
+    for shown in ("0.333334", "0.285715", "0.047619"):  # 1/21 is left
+        assert f">{shown}</td>" in page
+    alone = made.model_copy(update={"owners": (half,)})
+    assert ">0.285715</td>" in write_comparison({"a": alone}, tmp_path / "c.html").read_text()
 
 
 def test_warnings_come_first_and_promise_nothing(make_model, summary):
@@ -52,6 +72,37 @@ def test_of_an_owner_that_is_the_learner_nothing_is_said_to_be_spent_or_protecte
     text = card_text(made, make_model())
     assert "Each owner but south added its own noise" in text
     assert "\n- For south: nothing is promised: these records were asked without noise.\n" in text
+
+
+def test_a_card_names_those_who_answered_less_than_they_promised(make_model, summary):
+    north, south = summary().owners
+    made = summary().model_copy(
+        update={"owners": (north.model_copy(update={"responses_left": 2}), south)}
+    )
+    said = "Not all that was promised was answered: "
+    assert f"{said}north." in card_text(made, make_model())
+    assert said not in card_text(summary(), make_model())
+
+
+def test_a_run_that_ended_early_says_so_and_no_other(summary):
+    said = "The run ended after 4 of 6 communications; what was not answered was not spent."
+    assert said in notes(summary(ticks=4))
+    assert not any("ended" in line for line in notes(summary()))
+
+
+def test_models_of_single_owners_are_told_from_the_least_error_to_the_largest(summary):
+    quality = QualitySummary(
+        measure="rmse",
+        target="days",
+        on="owners",
+        records=9,
+        common=Interval(value=2.0),
+        guess=4.0,
+        intervals="none",
+        alone=(3.0, 2.5, 3.5),
+    )
+    told = verdict_lines(summary().model_copy(update={"quality": quality}))[0]
+    assert "models of single owners have 2.5 to 3.5, " in told
 
 
 def test_a_name_cannot_write_the_card(make_model, summary):
@@ -130,6 +181,7 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     found = quality_of_run(model, public, whole)
     assert (found.on, found.records) == ("owners", 120)
     assert found.alone[0] == pytest.approx(found.common.value)
+    assert found.common.low < found.common.value < found.common.high
     if loss == "squared":
         table = pd.concat(tables, ignore_index=True)
         off = model.predictions(table, where="t")["prediction"] - table["y"]

@@ -225,7 +225,8 @@ def test_one_of_a_kind_is_told_in_the_singular(tmp_path):
     evaluated = replace(EVALUATED, relative_fitness_alone=(0.2, 0.05))
     two = Summary.model_validate(table()).with_evaluation(evaluated)
     for lines in (verdict_lines(two), sentences(two)):
-        assert any("By taking part 1 owner of 2 gains: a" in line for line in lines)
+        who = "By taking part, judged on all records, 1 owner of 2 gains: a."
+        assert any(who in line for line in lines)
 
 
 def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the_page(tmp_path):

@@ -37,6 +37,15 @@ def test_one_seed_has_no_interval(tmp_path, seeds):
         assert (words in text) == (seeds > 1)
 
 
+def test_owners_who_gain_are_counted_in_the_mean_of_all_seeds():
+    found = sweep_summary(rows(2).assign(gains=[3, 2, 0, 1]), ["privacy.epsilon"])
+    assert found["gains"].tolist() == [2.5, 0.5]
+    console = Console(width=160)
+    with console.capture() as told:
+        console.print(sweep_table(found, ["privacy.epsilon"]))
+    assert "2.5 of 3" in told.get()
+
+
 def test_half_of_an_interval_is_not_rounded_to_much_less():
     # Of two seeds half is 12.7 standard errors: 0.149 here.
     found = rows(2).assign(relative_fitness=[0.5 - 0.011727, 0.5 + 0.011727] * (len(rows(2)) // 2))

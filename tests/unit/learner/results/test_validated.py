@@ -95,6 +95,18 @@ def test_what_the_noise_drowns_is_called_unknown(summarised, summary):
     )
 
 
+@pytest.mark.parametrize(("share", "is_told"), [(0.99, True), (1.01, False)])
+def test_the_noise_drowns_what_it_reaches_over_all_of(
+    summarised, summary, make_terms, share, is_told
+):
+    """A difference lies between -0.5 and 0.5, so a noise of 1 says nothing of it."""
+    unit = factors_of(_terms(make_terms)).difference
+    found = summarised(0.1, noise=share * unit / half_width([1.0], 0.0))
+    assert found.difference.noise == pytest.approx(share)
+    told = validation_lines(summary().model_copy(update={"validation": found}))[1]
+    assert ("is unknown, for the noise is larger" in told) is not is_told
+
+
 def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summarised):
     without, found = summarised(0.02).difference, summarised(0.02, cut_below=0.03, cut_above=0.01)
     assert found.difference.value == pytest.approx(0.02)
@@ -248,6 +260,60 @@ def test_the_exact_share_of_the_larger_class_is_of_the_one_that_is_larger(make_t
     assert found.accuracy_of_guess.value == pytest.approx(0.7)
     assert found.accuracy_of_guess.exact == pytest.approx(0.7)
     assert found.accuracy.exact == pytest.approx(0.4)
+
+
+def test_sampling_makes_a_loss_as_unsure_as_public_records_vary_or_more_where_it_is_larger(
+    summarised,
+):
+    """The loss of 1 is twice the public records'; no spread is larger than the bound allows."""
+    for known, spread in (
+        ({"loss_mean": 0.5, "loss_spread": 0.2}, 0.4),
+        ({"loss_mean": 2.0, "loss_spread": 0.2}, 0.2),
+        ({"loss_mean": 0.01, "loss_spread": 0.2}, 3.0**0.5),
+        ({}, 3.0**0.5),
+    ):
+        loss = summarised(0.0, **known).loss
+        half = 1.959964 * spread / 10_000**0.5
+        assert (loss.low, loss.high) == pytest.approx((1.0 - half, 1.0 + half), rel=1e-5)
+
+
+def test_the_noise_of_an_error_in_raw_units_is_half_of_what_its_ends_are_apart(make_terms):
+    """Of a mean squared loss of 1, known to 0.3 for noise, in units of 5."""
+    terms = _terms(make_terms)
+    factors = factors_of(terms)
+    scale = 0.3 / half_width([1.0], 0.0) * factors.loss
+    answer = Answer(shown=False, response=np.array([factors.loss, 0.0]), noise_scale=scale)
+    validated = Validated(bounds=BOUNDS, terms=(terms,), answers=(answer,))
+    found = summarise_validation(validated, names=["a"], num_records=[10_000], raw_scale=5.0)
+    assert found.loss.noise == pytest.approx(0.3)
+    assert found.rmse.value == pytest.approx(5.0)
+    assert found.rmse.noise == pytest.approx(5.0 * (1.3**0.5 - 0.7**0.5) / 2.0)
+
+
+def test_the_share_of_positives_in_a_bin_is_as_unsure_as_its_two_cells_make_it(make_terms):
+    """And nothing is said of it where noise is as large as the bin."""
+    edges = (0.0,)
+    terms = replace(_terms(make_terms), edges=edges)
+    factors = factors_of(terms)
+    cells, noise = np.array([0.06, 0.24, 0.4, 0.3]), 0.002
+    response = np.array([0, 0, *(factors.cell * cells)])
+
+    def bins(noise):
+        answer = Answer(shown=True, response=response, noise_scale=noise * factors.cell)
+        validated = Validated(
+            bounds=replace(BOUNDS, edges=edges), terms=(terms,), answers=(answer,)
+        )
+        return summarise_validation(validated, names=["a"], num_records=[10_000]).table
+
+    told = bins(noise)[0].positive
+    drawn = cells[:2] + np.random.default_rng(3).laplace(0.0, noise, size=(100_000, 2))
+    off = np.abs(drawn[:, 1] / drawn.sum(axis=1) - 0.8)
+    assert told.value == pytest.approx(0.8)
+    assert told.noise == pytest.approx(np.quantile(off, 0.95), rel=0.03)
+    # Two cells of noise reach as far as 0.3, the share of the bin.
+    full = 0.3 / half_width([1.0, 1.0], 0.0)
+    assert bins(0.99 * full)[0].positive is not None
+    assert bins(1.01 * full)[0].positive is None
 
 
 def test_a_bin_that_noise_makes_less_than_empty_is_empty(make_terms):

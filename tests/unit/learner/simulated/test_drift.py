@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learner.simulated.drift import _modes, _process, drift_of
+from learner.simulated.drift import Drift, _modes, _process, drift_of
 
 D, N = 3, 3000
 OWNERS = np.array([1500.0, 3000.0])
@@ -84,6 +84,35 @@ def test_records_next_to_the_table_are_like_its_first():
     # Farther away less is known.
     far = paths_of(drift, 200, owners=np.array([9000.0, 50.0]))
     assert np.all(far[:, 0].std(axis=0)[[0, 2]] > 2 * far[:, 1].std(axis=0)[[0, 2]])
+
+
+def test_a_path_is_drawn_as_it_is_given_what_was_seen(monkeypatch):
+    """Of one length and variance, a path has the mean and the covariance of normal values."""
+    owners, rows = np.array([200, 400]), 3000
+    values = np.linspace(0.3, -0.3, rows) + np.random.default_rng(1).normal(size=rows)
+    drift = drift_of(values[:, None] - values.mean(), 1)
+    K, place = len(drift.means), 3
+    length, variance = drift.lengths[place], 0.02
+    level = variance * drift.modes[place].size
+    monkeypatch.setattr(Drift, "_drawn", lambda *_, **__: (np.array([place]), np.array([level])))
+    drawn = paths_of(drift, 20_000, owners=owners.astype(float))[..., 0] / drift.root[0, 0]
+    # The same by every record's own covariance with every other, and by linear prediction.
+    at = np.arange(owners.sum() + rows)
+    covariance = variance * np.exp(-np.abs(np.subtract.outer(at, at)) / length)
+    ends = np.append(np.cumsum(owners), owners.sum() + np.arange(1, K + 1) * drift.rows).astype(int)
+    means = np.zeros((len(owners) + K, len(at)))
+    for row, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        means[row, first:last] = 1.0 / (last - first)
+    away = means[: len(owners)] - means[len(owners) :].mean(axis=0)
+    parts = (np.eye(K) - 1.0 / K) @ means[len(owners) :]
+    seen = parts @ covariance @ parts.T + (np.eye(K) - 1.0 / K) / drift.rows
+    gain = away @ covariance @ parts.T @ np.linalg.pinv(seen)
+    left = away @ covariance @ away.T - gain @ parts @ covariance @ away.T
+    deviations = np.sqrt(np.diag(left))
+    assert drawn.mean(axis=0) == pytest.approx(gain @ drift.means[:, 0], abs=0.03 * deviations[0])
+    assert np.cov(drawn.T) / np.outer(deviations, deviations) == pytest.approx(
+        left / np.outer(deviations, deviations), abs=0.04
+    )
 
 
 def test_the_same_generator_draws_the_same_path():

@@ -235,6 +235,18 @@ def test_what_a_model_of_classes_does_not_know_is_missing_once():
     assert told.by_world == pytest.approx(told.relative_fitness_public, rel=0.05)
 
 
+def test_who_begins_at_0_lacks_nothing_of_what_the_public_model_does_not_know():
+    problem = replace(PROBLEM, loss=Logistic())
+    public = PublicGroups(problem=problem, records=drifting_classes(600), labels=None)
+    worlds = deal(public, SIZES, worlds=4, rng=np.random.default_rng(4))
+    factor, _ = public.outside.honest(len(worlds))
+    study = proposal("last", noise=0.0)
+    told = forecast(study, public, worlds, runs=8, rng=np.random.default_rng(5))
+    models = run_in_worlds(study, worlds, runs=2, rng=np.random.default_rng(5))
+    psi = [w.evaluation.relative_fitness(own) for w, own in zip(worlds, models, strict=True)]
+    assert told.relative_fitness == pytest.approx(factor[:, None] * np.stack(psi), rel=1e-9)
+
+
 def newton_of(public, sizes):
     """Newton's steps of three rounds, without noise."""
     return NewtonStep(

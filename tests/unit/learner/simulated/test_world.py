@@ -9,7 +9,7 @@ from common.terms import Records
 from learner.simulated.evaluation import union
 from learner.simulated.groups import PublicGroups, ends_of
 from learner.simulated.problem import Problem
-from learner.simulated.surrogates import surrogate_world
+from learner.simulated.surrogates import _moved, surrogate_world
 from learner.simulated.united import United
 from learner.simulated.world import World
 from owner.core import mean_curvature, mean_gradient
@@ -266,6 +266,57 @@ def test_ends_of_a_small_table_that_differ_by_chance_are_not_told_of(n, p):
     # Four standard errors above one in twenty.
     assert np.mean(told[0.0]) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 60)
     assert np.mean(told[2.0]) > 0.5
+
+
+def test_ends_differ_by_what_a_model_of_one_loses_on_the_other():
+    """Slopes that are 2 d apart lose 4 d^2 more, of a fitness that holds what all of it misses."""
+    rng, n, d = np.random.default_rng(2), 60_000, 0.2
+    x = rng.normal(size=(n, P))
+    slopes = np.repeat([-d, 0.0, d], n // 3)
+    records = Records(features=x, targets=x[:, 0] * slopes + rng.normal(0, 0.5, n))
+    found = ends_of(PublicGroups(problem=problem_of(), records=records, labels=None))
+    assert found.drift == pytest.approx(4.0 * d**2 / (0.25 + 2.0 * d**2 / 3.0), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+def test_parts_of_an_ordered_table_differ_beyond_chance_where_it_drifts(name):
+    rng, n = np.random.default_rng(3), 3000
+    place = np.linspace(-1.0, 1.0, n)
+    x = np.column_stack([rng.uniform(-1, 1, (n, P - 1)), np.ones(n)])
+    for trend in (0.0, 2.0):
+        y = x @ [0.6, -0.4, 0.3, 0.1] + trend * place + rng.normal(0, 0.5, n)
+        targets = np.where(y > 0, 1.0, -1.0) if name == "logistic" else y
+        records = Records(features=x, targets=targets)
+        public = PublicGroups(problem=problem_of(name), records=records, labels=None)
+        assert public.drifts is bool(trend)
+        assert (public.components.all_groups > 0.0) is bool(trend)
+
+
+def test_no_world_moves_the_means_of_features_farther_than_there_are_records():
+    """A drift may be drawn that has gone ten deviations; a few rows would then be all records."""
+    rows = np.random.default_rng(4).normal(size=(5000, 3))
+    shift = np.array([0.0, 1.5, 0.0])
+    weights = _moved(rows, shift)
+    assert weights @ rows / weights.sum() == pytest.approx(shift, abs=0.1)
+    far = _moved(rows, 10.0 * shift)
+    assert np.array_equal(far, _moved(rows, 2.0 / 1.5 * shift))
+    assert far.sum() ** 2 / np.sum(far**2) > 50
+
+
+def test_an_owners_own_gram_matrix_is_its_groups_as_far_as_that_has_records():
+    """Six records for each feature are half of it."""
+    shards = records_of([24, 800], spread=0.5, seed=5)
+    public = groups_of(shards)
+    world = surrogate_world(
+        public, np.array([900.0, 900.0]), known=[0, 1], rng=np.random.default_rng(1)
+    )
+    gram = world.mixture.moments_alone().gram
+    for owner, (shard, share) in enumerate(zip(shards, (0.5, 800 / 824), strict=True)):
+        x = shard.features
+        mean = x.mean(axis=0)
+        else_of_it = np.outer(mean, mean) + public.within
+        expected = share * x.T @ x / len(x) + (1.0 - share) * else_of_it
+        assert gram[owner] == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_owner_of_an_ordered_table_has_consecutive_records():
