@@ -21,7 +21,13 @@ from learner.network.connections import remote_owners, simulated_owners
 from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
+from learner.results.compare import (
+    ONE_DRAW,
+    compared_warnings,
+    comparison_table,
+    verdict,
+    write_comparison,
+)
 from learner.results.progress import Stages
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
@@ -221,5 +227,6 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     if out.exists():
         console.print(f"{out}: already exists and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
-    console.print(f"{verdict(runs)} {ONE_DRAW}", highlight=False)
+    for line in [f"{verdict(runs)} {ONE_DRAW}", *compared_warnings(runs)]:
+        console.print(line, highlight=False)
     return write_comparison(runs, out)

@@ -19,7 +19,7 @@ import pytest
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
 from learner.results.card import card_text
-from learner.results.compare import verdict, write_comparison
+from learner.results.compare import compared_warnings, verdict, write_comparison
 from learner.results.forecast_page import write_forecast_page
 from learner.results.quality_words import interval_words
 from learner.results.report import sentences
@@ -397,6 +397,31 @@ def test_compared_runs_have_intervals_and_are_said_to_be_single_draws(evaluated,
     page = write_comparison({"a": run, "b": run}, tmp_path / "compared.html").read_text()
     assert f"RMSE {interval_words(run.quality.common)}" in page
     assert "Each run drew its noise once; copriv sweep says how far" in page
+
+
+def test_a_run_that_protected_nobody_is_said_so_beside_those_it_is_compared_with(
+    evaluated, summary, tmp_path
+):
+    """Its epsilon stood beside that of the others as if it were the same."""
+    sound, own = evaluated(3), evaluated(3).owners[0].name
+    seeded, learner = {"insecure_noise": True, "in_memory": True}, {"own": own}
+    runs = {
+        "a": sound,
+        "b": sound.model_copy(update=seeded),
+        "c": sound.model_copy(update=learner),
+        "d": summary(insecure_noise=True),
+    }
+    said = compared_warnings(runs)
+    assert [line.split(":")[:2] for line in said] == [
+        ["b", " IN MEMORY"],
+        ["b, d", " INSECURE"],
+        ["c", " UNPROTECTED"],
+    ]
+    page = write_comparison(runs, tmp_path / "compared.html").read_text()
+    shown = re.findall(r'<p class="warning">(.*?)</p>', page)
+    assert list(map(html.unescape, shown)) == said
+    assert page.index(shown[-1]) < page.index('class="verdict"')
+    assert compared_warnings({"a": sound}) == []
 
 
 def test_runs_are_compared_only_where_they_were_judged_on_the_same(evaluated, summary):
