@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -224,7 +225,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     if twice is not None:
         raise InputError(f"report: {twice} is given twice; name each run once")
     runs = {str(folder): read_summary(folder) for folder in folders}
-    if out.exists():
+    if os.path.exists(out):
         console.print(f"{out}: already exists and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
     for line in [f"{verdict(runs)} {ONE_DRAW}", *compared_warnings(runs)]:
