@@ -391,6 +391,17 @@ def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, eva
     assert told in write_report(tmp_path, run).read_text()
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "on its records; its own model has 8, the public records alone"),
+        (3, "on their records; models of single owners have 8, the public records alone"),
+    ],
+)
+def test_one_owner_is_not_spoken_of_as_many(evaluated, count, said):
+    assert said in verdict_lines(evaluated(count))[0]
+
+
 def test_compared_runs_have_intervals_and_are_said_to_be_single_draws(evaluated, tmp_path):
     """Two runs of one study differed by their noise, and one was simply the best."""
     run = evaluated(3)
