@@ -31,7 +31,7 @@ from common.arrays import Flags, Matrix
 from common.config import Lasting, Positive
 from common.domain import LEAST_SIZE, Domain, without_specks
 from common.errors import InputError
-from common.files import open_regular
+from common.files import open_regular, permitted
 from common.fitting import Bound, ColumnRule, Number, TargetRule
 from common.setting_errors import first_fault
 from common.suggestions import check_columns
@@ -329,9 +329,8 @@ def load_feature_map(path: Path) -> FeatureMap:
         with open_regular(path) as file:
             text = file.read(LARGEST_TEXT + 1).decode("utf-8")
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); give a feature map's JSON"
-        ) from None
+        cure = permitted(error, "give a feature map's JSON")
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
     except UnicodeDecodeError:
         raise InputError(
             f"{path}: not a feature map's JSON text; give a file of copriv features fit"

@@ -26,6 +26,7 @@ SQLITE_FAILS = (10, 13)
 # An exclusive lock, as the system takes it, on one byte that no file is long enough to have.
 FAR_LOCK = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 2**62, 1, 0)
 MAKE_ROOM = "check the disk's space and the folder's permissions"
+ANOTHER_USERS = "type this as the user that it belongs to"
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -183,7 +184,7 @@ def whole_folder(path: Path) -> Iterator[None]:
     Args:
       path: The folder; one that held something before is left as it is.
     """
-    was_there = path.is_dir()
+    was_there = os.path.isdir(path)
     is_new = not was_there or is_empty(path)
     try:
         yield
@@ -222,6 +223,19 @@ def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
         raise unwritten(
             error, f"{path}: cannot be written ({error.strerror or error}); {cure}"
         ) from None
+
+
+def permitted(error: BaseException, cure: str) -> str:
+    """What to do: of what another user keeps no other place, and no copy, is meant.
+
+    >>> permitted(PermissionError(13, "Permission denied"), "restore it from a copy")
+    'type this as the user that it belongs to, or let this one read and write it'
+    >>> permitted(FileNotFoundError(2, "No such file or directory"), "restore it from a copy")
+    'restore it from a copy'
+    """
+    if isinstance(error, PermissionError):
+        return f"{ANOTHER_USERS}, or let this one read and write it"
+    return cure
 
 
 def unwritten(error: Exception, sentence: str) -> InputError:

@@ -25,7 +25,7 @@ from common.certificates import UNREADABLE
 from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
 from common.features import FeatureMap, file_text
-from common.files import open_regular
+from common.files import open_regular, permitted
 from common.names import Name
 from common.setting_errors import first_fault
 
@@ -198,7 +198,8 @@ def _read_table(path: Path, what: str) -> tuple[dict[str, Any], str, int]:
         with open_regular(path) as file:
             content = file.read(LARGEST_INVITATION + 1)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give {what}") from None
+        cure = permitted(error, f"give {what}")
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
     try:
         is_small = len(content) <= LARGEST_INVITATION
         # Some mail programs and editors begin a text with a byte order mark.

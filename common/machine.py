@@ -164,7 +164,7 @@ def exposed_findings(rule: str, where: str, *, base: Path) -> Iterator[Finding]:
 
 def folder_finding(rule: str, folder: Path) -> Finding:
     """Whether files can be made, kept and synced in a folder, or in the nearest above it."""
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return fails(rule, f"{folder}: cannot be written; make it writable, or give another place")

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
-from common.files import open_regular
+from common.files import open_regular, permitted
 from common.fitting import MOST_PUBLIC_VALUES
 from common.losses import LOSSES, Logistic, Loss, loss_of
 from common.names import Name
@@ -197,10 +197,8 @@ def read_model(path: Path) -> Model:
         with open_regular(file) as opened:
             text = opened.read(LARGEST_TEXT + 1)
     except OSError as error:
-        raise InputError(
-            f"{file}: cannot be read ({error.strerror}); give the folder of a finished run, or a "
-            "model's file"
-        ) from None
+        cure = permitted(error, "give the folder of a finished run, or a model's file")
+        raise InputError(f"{file}: cannot be read ({error.strerror}); {cure}") from None
     return model_from_json(text, where=str(file))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
+from common.files import permitted
 from common.texts import first_few, number_hint, printable
 
 # A study of half a million owners; a text is held in memory several times over.
@@ -83,9 +84,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; give {_settings_in(path)}") from None
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
-        ) from None
+        cure = permitted(error, "give the path of a TOML file")
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {cure}") from None
     except RecursionError:
         raise InputError(
             f"{path}: lists or tables are nested too deeply; write fewer levels"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from common.files import ANOTHER_USERS
 from common.texts import brief
 
 EMPTY = "got '', as of a shell's variable that has no value; give a path"
@@ -26,9 +29,11 @@ class _Typed(click.Path):
         path = Path(value)
         try:
             is_file, is_folder = path.is_file(), path.is_dir()
+            if (is_file or is_folder) and not os.access(path, os.R_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
-            shown = brief(path)
-            self.fail(f"{shown}: {error.strerror}; give another path", param, ctx)
+            whose = f"{ANOTHER_USERS}, or " if isinstance(error, PermissionError) else ""
+            self.fail(f"{brief(path)}: {error.strerror}; {whose}give another path", param, ctx)
         if self._is_folder and is_file:
             self.fail(f"{path} is a file; give a folder", param, ctx)
         if self._is_folder is False and is_folder:
@@ -37,5 +42,7 @@ class _Typed(click.Path):
 
 
 A_FILE, A_FOLDER = _Typed(is_folder=False), _Typed(is_folder=True)
+# Whoever reads it says what is wrong with it.
+ANY_PATH = click.Path(path_type=Path, readable=False)
 # A folder of files is one table.
 A_TABLE = _Typed(is_folder=None)

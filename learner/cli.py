@@ -24,7 +24,7 @@ from common.errors import InputError
 from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.texts import counted
-from common.typed_paths import A_FILE, A_FOLDER, A_TABLE
+from common.typed_paths import A_FILE, A_FOLDER, A_TABLE, ANY_PATH
 from learner.commands.init_command import init, settings
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
@@ -116,7 +116,7 @@ def simulate(
 
 
 @cli.command()
-@click.argument("study", metavar="[STUDY.toml]", type=click.Path(path_type=Path), required=False)
+@click.argument("study", metavar="[STUDY.toml]", type=ANY_PATH, required=False)
 @study_options
 @click.option(
     "--resume",
@@ -230,7 +230,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
 
 
 @cli.command()
-@click.argument("study", metavar="[STUDY.toml]", type=click.Path(path_type=Path), required=False)
+@click.argument("study", metavar="[STUDY.toml]", type=ANY_PATH, required=False)
 @click.option(
     "--owner",
     "owners",

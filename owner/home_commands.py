@@ -11,12 +11,13 @@ from rich.progress import Progress
 
 from common.command import console, out_file, plain_console
 from common.errors import InputError
+from common.typed_paths import ANY_PATH
 from owner.site_commands import settings_argument
 
 if TYPE_CHECKING:
     from owner.at_home import AtHome
 
-run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_type=Path))
+run_argument = click.argument("run", metavar="RUN_MODEL", type=ANY_PATH)
 
 
 @click.command()

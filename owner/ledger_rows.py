@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.errors import DiskError, InputError
-from common.files import disk_fails, open_regular
+from common.files import disk_fails, open_regular, permitted
 from common.privacy import exact_sum, in_short, noted_amount
 from common.sqlite_files import told_by_system
 from common.terms import StudyTerms
@@ -69,9 +69,12 @@ def explained(path: Path) -> Iterator[None]:
         if (odd := in_the_way(told, path)) is not None:
             raise odd from error
         kind = LedgerDiskError if disk_fails(told) else LedgerError
+        cure = (
+            "check the disk's space and the file's permissions, or restore the ledger from a copy"
+        )
         raise kind(
-            f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
-            "permissions, or restore the ledger from a copy; no response leaves without a charge"
+            f"{path}: the ledger cannot be used ({why}); {permitted(told, cure)}; no response "
+            "leaves without a charge"
         ) from error
 
 

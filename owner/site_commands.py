@@ -14,7 +14,7 @@ from common.command import as_listed, checked_option, console, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
-from common.typed_paths import A_FILE, A_TABLE
+from common.typed_paths import A_FILE, A_TABLE, ANY_PATH
 from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ private_bounds_option = click.option(
     help="Take a feature map fitted on private records: only where those records are public.",
 )
 # A folder is refused where settings are read, which names the file to give.
-settings_argument = click.argument(
-    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path)
-)
+settings_argument = click.argument("settings", metavar="OWNER.toml", type=ANY_PATH)
 
 declare_option = click.option(
     "--declare",
@@ -104,7 +102,7 @@ study_numbers = as_listed(
 @settings_argument
 @click.option(
     "--study",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="STUDY.toml",
     help="Take loss, theta-max, responses, epsilon, clip and kappa from a study's file.",
 )

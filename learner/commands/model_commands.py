@@ -10,12 +10,12 @@ import click
 from common.command import console, out_file
 from common.errors import InputError
 from common.texts import counted
-from common.typed_paths import A_FOLDER, A_TABLE
+from common.typed_paths import A_FOLDER, A_TABLE, ANY_PATH
 from common.typed_tables import reading_options, typed_place
 
 FORMS = ("onnx", "sklearn", "json", "sql")
 
-run_argument = click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+run_argument = click.argument("run", metavar="RUN", type=ANY_PATH)
 data_option = click.option(
     "--data",
     type=A_TABLE,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from common.command import as_listed, noise_seed_option, out_folder
-from common.typed_paths import A_FILE, A_TABLE
+from common.typed_paths import A_FILE, A_TABLE, ANY_PATH
 
 if TYPE_CHECKING:
     from learner.planning.settings import StudySettings
 
 # A folder is refused where settings are read, which names the file to give.
-study_argument = click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
+study_argument = click.argument("study", metavar="STUDY.toml", type=ANY_PATH)
 
 overrides_option = click.option(
     "--set",

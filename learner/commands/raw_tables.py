@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -329,7 +330,7 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
         )
     if make:
         make_folder(out, cure="give another --out")
-    if out.is_dir() and not is_empty(out):
+    if os.path.isdir(out) and not is_empty(out):
         held = sorted(entry.name for entry in out.iterdir())
         if {*held} <= {"owners", "public.parquet"}:
             raise InputError(

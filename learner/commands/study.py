@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -21,7 +22,13 @@ from learner.network.connections import remote_owners, simulated_owners
 from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
+from learner.results.compare import (
+    ONE_DRAW,
+    compared_warnings,
+    comparison_table,
+    verdict,
+    write_comparison,
+)
 from learner.results.progress import Stages
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
@@ -218,8 +225,9 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     if twice is not None:
         raise InputError(f"report: {twice} is given twice; name each run once")
     runs = {str(folder): read_summary(folder) for folder in folders}
-    if out.exists():
+    if os.path.exists(out):
         console.print(f"{out}: already exists and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
-    console.print(f"{verdict(runs)} {ONE_DRAW}", highlight=False)
+    for line in [f"{verdict(runs)} {ONE_DRAW}", *compared_warnings(runs)]:
+        console.print(line, highlight=False)
     return write_comparison(runs, out)

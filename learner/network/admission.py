@@ -12,7 +12,7 @@ from pydantic import Field
 
 from common.config import Settings
 from common.errors import InputError
-from common.files import write_or_refuse
+from common.files import permitted, write_or_refuse
 from common.joining import Request
 from common.names import Name
 from common.small_files import read_own
@@ -78,9 +78,9 @@ def read_guests(certs: Path) -> GuestList:
     try:
         return GuestList.model_validate_json(read_own(path, most=LARGEST_LIST))
     except OSError as error:
+        cure = "type copriv invite first, or give the folder of its files with --certs"
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}); type copriv invite first, or give the "
-            "folder of its files with --certs"
+            f"{path}: cannot be read ({error.strerror}); {permitted(error, cure)}"
         ) from None
     except ValueError:
         raise InputError(f"{path}: is damaged; type copriv invite again") from None

@@ -24,7 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.certificates import key_pem
 from common.errors import InputError
-from common.files import unwritten, write_whole
+from common.files import permitted, unwritten, write_whole
 from common.names import repeated
 from common.small_files import read_own
 from common.tls import Role, certified_host, role_uri
@@ -120,7 +120,7 @@ def make_certificates(
         raise unwritten(
             error,
             f"{error.filename or out}: cannot be written or read ({error.strerror}); "
-            f"give another folder with {option}",
+            f"{permitted(error, f'give another folder with {option}')}",
         ) from None
 
 

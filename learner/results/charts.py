@@ -36,6 +36,8 @@ FEW_POINTS, ROOM = 5, 36
 DIGIT, GAP, MANY, MOST = 7.5, 4.0, 1e3, 1e7
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
+# Letters of either end of a long name beside it: on a phone wide ones have room, too.
+NAME_END = 5
 FITNESS = "relative fitness (0 is the best)"
 TIMELINE = "When each owner answered: darker where it answered more often"
 
@@ -180,22 +182,24 @@ def timeline(
       marks: Places on the axis of k.
     """
     row = 16 if len(names) <= 20 else 8
-    buckets = int(max(10, min(120, MOST_BUCKETS // max(len(names), 1), horizon)))
-    edges = np.linspace(0.5, horizon + 0.5, buckets + 1)
+    most = max(10, min(120, MOST_BUCKETS // max(len(names), 1)))
+    # Of whole numbers, as many in each but the last: no box is darker for where it stands.
+    edges = np.append(np.arange(0, horizon, math.ceil(horizon / most)), horizon) + 0.5
     counts = [np.histogram(k, edges)[0] for k in spoke]
-    most = max(1, max((int(c.max()) for c in counts if c.size), default=1))
+    often = [count / np.diff(edges) for count in counts]
+    darkest = max((float(shares.max()) for shares in often), default=0.0) or 1.0
     label = 120 if row == 16 else 12
     to_x = _linear(0.5, horizon + 0.5, label, WIDTH - RIGHT)
     places = np.array([to_x(float(edge)) for edge in edges])
     height = TOP + row * len(names) + BOTTOM
     parts = [_x_axis(_round_steps(1, horizon), to_x, height)]
-    for i, (name, count) in enumerate(zip(names, counts, strict=True)):
+    for i, name in enumerate(names):
         y = TOP + row * i
-        tip = escaped(f"{name}: {counted(int(count.sum()), 'response')}")
-        bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
+        tip = escaped(f"{name}: {counted(int(counts[i].sum()), 'response')}")
+        bars = "".join(_bars(np.ceil(4 * often[i] / darkest).astype(np.intp), places, y, row - 2))
         parts.append(f"<g><title>{tip}</title>{bars}</g>")
         if row == 16:
-            parts.append(_text(label - 6, y + 12, both_ends(name, 7), "end"))
+            parts.append(_text(label - 6, y + 12, both_ends(name, NAME_END), "end"))
     if row != 16:
         parts.append(_text(label, TOP - 8, f"{len(names):,} owners, in the study's order", "start"))
     parts += [_marked(mark, to_x, height) for mark in marks]

@@ -13,6 +13,7 @@ from common.judged_text import WORDS
 from common.texts import number_words, printable
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 from learner.results.quality_words import interval_words, is_better
+from learner.results.report import warnings
 from learner.results.summary import Summary
 from learner.results.verdict_words import amount_words, epsilons_spent, how_many_gain
 
@@ -41,12 +42,22 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
       InputError: It cannot be written.
     """
     rows = [_row(name, summary) for name, summary in runs.items()]
-    first = paragraphs([verdict(runs)], "verdict") + paragraphs([ONE_DRAW])
+    first = paragraphs(compared_warnings(runs), "warning")
+    first += paragraphs([verdict(runs)], "verdict") + paragraphs([ONE_DRAW])
     caption = (
         "Quality is the main measure in raw units, on the records that each run could judge on"
     )
     shown = section("Runs", table("runs", caption, HEADS, rows))
     return write_page(out, page(f"{len(runs)} runs compared", first, shown))
+
+
+def compared_warnings(runs: Mapping[str, Summary]) -> list[str]:
+    """Each warning once, after the runs that it is of: their epsilon may have protected nobody."""
+    of: dict[str, list[str]] = {}
+    for name, summary in runs.items():
+        for line in warnings(summary):
+            of.setdefault(line, []).append(printable(name))
+    return [f"{', '.join(names)}: {line}" for line, names in of.items()]
 
 
 def verdict(runs: Mapping[str, Summary]) -> str:

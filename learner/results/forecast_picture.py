@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,7 +22,9 @@ from learner.results.forecast_page import CURVES
 
 DOTS_PER_INCH = 130
 # More names than these cover each other.
-MOST_NAMES = 30
+MOST_NAMES = 25
+# What words take above all owners, as a share of these; and how far, in points, from the frame.
+ROOM, AWAY = 0.1, 3
 # So many at each end of a long name.
 LETTERS = 10
 # An axis that reaches no further has room for 2 and 5 between powers of ten.
@@ -63,11 +66,14 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
         alone = [owners[i].relative_fitness_alone or left for i in kept]
         axis.plot(alone, places[kept], marker, color="C2" if gains else "C3")
     axis.set_xscale("log")
-    axis.set_ylim(-0.8, len(owners))
+    # Words have room above and below the owners, however many these are.
+    room = 0.8 + ROOM * len(owners)
+    low_end, high_end = -room, len(owners) - 1 + room
+    axis.set_ylim(low_end, high_end)
     _plain(axis, axis.xaxis)
-    top = (verdict.relative_fitness, len(owners) - 0.4)
-    _beside(axis, top, "together, and nine runs in ten", color="black")
-    _beside(axis, (verdict.relative_fitness_public, -0.6), "public model", color="C1")
+    top, foot = (verdict.relative_fitness, high_end), (verdict.relative_fitness_public, low_end)
+    _beside(axis, top, "together, and nine runs in ten", color="black", side="top")
+    _beside(axis, foot, "public model", color="C1", side="bottom")
     few = len(owners) <= MOST_NAMES
     names = [both_ends(owner.name, LETTERS) for owner in owners]
     axis.set_yticks(places if few else [], names if few else [])
@@ -76,11 +82,27 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
     axis.set_title("Own models:\ncircles gain by taking part, crosses do not", fontsize=9)
 
 
-def _beside(axis: Axes, place: tuple[float, float], text: str, *, color: str) -> None:
-    """Write beside a line, on the side where there is more room."""
+def _beside(
+    axis: Axes,
+    place: tuple[float, float],
+    text: str,
+    *,
+    color: str,
+    side: Literal["top", "bottom"],
+) -> None:
+    """Write beside a line where there is more room, a little below its top or above its foot."""
     low, high = axis.get_xlim()
-    align = "left" if place[0] < math.sqrt(low * high) else "right"
-    axis.annotate(f" {text} ", place, fontsize=7, color=color, ha=align)
+    align: Literal["left", "right"] = "left" if place[0] < math.sqrt(low * high) else "right"
+    axis.annotate(
+        f" {text} ",
+        place,
+        xytext=(0, -AWAY if side == "top" else AWAY),
+        textcoords="offset points",
+        fontsize=7,
+        color=color,
+        ha=align,
+        va=side,
+    )
 
 
 def _plain(axis: Axes, ticks: Axis) -> None:

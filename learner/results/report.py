@@ -138,6 +138,11 @@ def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
     return lines
 
 
+def warnings(summary: Summary) -> list[str]:
+    """The sentences that nobody should miss."""
+    return [line for line in sentences(summary) if line.startswith(WARNINGS)]
+
+
 def lost_sentences(summary: Summary) -> list[str]:
     """Whose answers were charged, or may be, and never arrived, and what that cost."""
     lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]

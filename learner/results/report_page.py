@@ -22,14 +22,13 @@ from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.quality_words import MEASURES, UNMEASURED, interval_words
 from learner.results.report import (
-    WARNINGS,
     choice_sentences,
     columns,
     lost_sentences,
     named_counts,
     rows,
-    sentences,
     title,
+    warnings,
     way_sentences,
 )
 from learner.results.summary import Summary
@@ -118,7 +117,6 @@ def _read_model(folder: Path) -> Model | None:
 
 def _first(summary: Summary) -> str:
     """The first screen: warnings, verdict, what it came to."""
-    warnings = [line for line in sentences(summary) if line.startswith(WARNINGS)]
     verdict = verdict_lines(summary)
     spent = epsilons_spent(summary)
     tiles = []
@@ -131,7 +129,7 @@ def _first(summary: Summary) -> str:
         tiles.append((amount_words(spent[-1]), "epsilon spent by the owner that spent most"))
     tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))
     return (
-        paragraphs(warnings, "warning")
+        paragraphs(warnings(summary), "warning")
         + paragraphs(verdict[:1], "verdict")
         + paragraphs(verdict[1:])
         + paragraphs(notes(summary), "note")

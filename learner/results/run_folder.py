@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -240,7 +241,8 @@ def new_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Iter
     Raises:
       InputError: As :func:`create_run_folder` says.
     """
-    was_there = (out or RUNS).exists()
+    # Path.exists raises where this user may not look.
+    was_there = os.path.exists(out or RUNS)
     folder = create_run_folder(out, name=name, trains=trains)
     try:
         yield folder

@@ -38,7 +38,10 @@ def _verdict(summary: Summary) -> str:
     who = "One owner's" if count == 1 else f"The {count} owners' common"
     if quality is None:
         return f"{who} model is ready; nobody has measured yet how good it is."
-    whose = "their records" if quality.on == "owners" else "the public records"
+    own, single = "their", "models of single owners have"
+    if count == 1:
+        own, single = "its", "its own model has"
+    whose = f"{own} records" if quality.on == "owners" else "the public records"
     line = (
         f"{who} model predicts {printable(quality.target)} with a {MEASURES[quality.measure]} of "
         f"{interval_words(quality.common)} on {whose}"
@@ -47,7 +50,7 @@ def _verdict(summary: Summary) -> str:
     if quality.alone:
         ends = sorted(quality.alone)
         words = " to ".join(dict.fromkeys(map(number_words, (ends[0], ends[-1]))))
-        beside.append(f"models of single owners have {words}")
+        beside.append(f"{single} {words}")
     if quality.public is not None:
         free = "the public records alone" if quality.on == "owners" else FREE_AND_SEEN
         beside.append(f"{free} {number_words(quality.public.value)}")

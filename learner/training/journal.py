@@ -46,7 +46,7 @@ from typing import TypeVar
 
 from common.arrays import Vector
 from common.errors import InputError
-from common.files import lock_file, unwritten
+from common.files import lock_file, permitted, unwritten
 from common.sqlite_files import check_sqlite, open_sqlite, transaction
 from common.texts import brief
 from common.wire import PROGRAM_VERSION
@@ -353,5 +353,7 @@ def _hold(path: Path) -> int:
     except BlockingIOError:
         raise InputError(f"{path}: another process holds this run; wait for it to end") from None
     except OSError as error:
-        why = f"{path}: the run folder cannot be written ({error.strerror}); make it writable"
-        raise unwritten(error, f"{why}, or begin another run with --out") from None
+        # Who goes on with a run in another folder asks again, and spends again.
+        cure = permitted(error, "make it writable, or begin another run with --out")
+        why = f"{path}: the run folder cannot be written ({error.strerror})"
+        raise unwritten(error, f"{why}; {cure}") from None

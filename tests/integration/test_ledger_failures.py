@@ -278,7 +278,48 @@ def test_a_ledger_that_another_user_keeps_is_one_sentence(owner_folder, tmp_path
         closed.chmod(0o700)
     assert {word: said.returncode for word, said in told.items()} == {"check": 2, "doctor": 2}
     assert "the ledger cannot be used ([Errno 13] Permission denied" in told["check"].stderr
+    assert "type this as the user that it belongs to" in told["check"].stderr
+    # Who is another user would find the budget unspent in a copy.
+    assert "restore" not in told["check"].stderr
     assert "Permission denied" in told["doctor"].stdout
+
+
+@pytest.mark.parametrize("name", ["owner.toml", "features.json", "model.json", "a.invitation"])
+def test_a_file_of_another_user_is_for_that_one_to_read(owner_folder, name):
+    """Who typed it was asked for the path of a file of that kind, as if it were none."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    path = owner_folder()
+    closed = path.with_name(name)
+    closed.touch()
+    typed = {
+        "owner.toml": ["serve", path],
+        "features.json": ["check", path],
+        "model.json": ["evaluate", path, closed],
+        "a.invitation": ["join", closed, "--data", path.with_name("a.csv")],
+    }
+    closed.chmod(0)
+    try:
+        told = type_as_a_user(*typed[name])
+    finally:
+        closed.chmod(0o600)
+    assert told.returncode == 2
+    assert "type this as the user that it belongs to" in told.stderr
+
+
+@pytest.mark.parametrize("word", ["show", "export", "verify", "close"])
+def test_a_ledger_of_another_user_is_for_that_one_to_look_at(tmp_path, word):
+    """It was not readable, and nobody was told for whom it is."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    path = unpacked("stopped", tmp_path / "copy")
+    path.chmod(0)
+    try:
+        told = look_as_a_user(word, path, *["a-study"] * (word == "close"))
+    finally:
+        path.chmod(0o600)
+    assert told.returncode == 2
+    assert "Permission denied; type this as the user that it belongs to" in told.stderr
 
 
 def test_a_ledger_is_readable_by_its_owner_only(tmp_path):

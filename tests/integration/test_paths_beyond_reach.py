@@ -111,5 +111,8 @@ def test_a_folder_that_may_not_be_looked_into_is_named(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "is_file", refuse)
-    with pytest.raises(click.BadParameter, match=re.escape("runs/a: Permission denied; give an")):
+    with pytest.raises(
+        click.BadParameter,
+        match=re.escape("runs/a: Permission denied; type this as the user that it belongs to"),
+    ):
         A_FOLDER.convert("runs/a", None, None)

@@ -19,7 +19,7 @@ import pytest
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
 from learner.results.card import card_text
-from learner.results.compare import verdict, write_comparison
+from learner.results.compare import compared_warnings, verdict, write_comparison
 from learner.results.forecast_page import write_forecast_page
 from learner.results.quality_words import interval_words
 from learner.results.report import sentences
@@ -109,7 +109,10 @@ def evaluated(summary_table):
 def pages(tmp_path_factory, evaluated, summary, make_model):
     """Pages of a few owners, of many, of a training, of a forecast, and of runs compared."""
     folder = tmp_path_factory.mktemp("pages")
-    runs = {"few": evaluated(3), "many": evaluated(75), "trained": summary(insecure_noise=True)}
+    few = evaluated(3)
+    wide = few.owners[1].model_copy(update={"name": "MEMORIAL-HOSPITAL-OF-MARYLAND"})
+    few = few.model_copy(update={"owners": [few.owners[0], wide, few.owners[2]]})
+    runs = {"few": few, "many": evaluated(75), "trained": summary(insecure_noise=True)}
     made = {
         name: write_report(run_folder(folder / name, run, make_model()), run)
         for name, run in runs.items()
@@ -275,6 +278,8 @@ def test_a_printed_page_has_tables_with_their_heads_and_all_that_is_folded(looke
     assert found["scroll"] <= PAPER
     assert found["unseen"] == []
     assert found["lines"] == 0
+    # Chromium repeats no button on a table's next page: columns had no heads there.
+    assert found["boxes"] == 0
 
 
 @needs_chromium
@@ -386,12 +391,48 @@ def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, eva
     assert told in write_report(tmp_path, run).read_text()
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "on its records; its own model has 8, the public records alone"),
+        (3, "on their records; models of single owners have 8, the public records alone"),
+    ],
+)
+def test_one_owner_is_not_spoken_of_as_many(evaluated, count, said):
+    assert said in verdict_lines(evaluated(count))[0]
+
+
 def test_compared_runs_have_intervals_and_are_said_to_be_single_draws(evaluated, tmp_path):
     """Two runs of one study differed by their noise, and one was simply the best."""
     run = evaluated(3)
     page = write_comparison({"a": run, "b": run}, tmp_path / "compared.html").read_text()
     assert f"RMSE {interval_words(run.quality.common)}" in page
     assert "Each run drew its noise once; copriv sweep says how far" in page
+
+
+def test_a_run_that_protected_nobody_is_said_so_beside_those_it_is_compared_with(
+    evaluated, summary, tmp_path
+):
+    """Its epsilon stood beside that of the others as if it were the same."""
+    sound, own = evaluated(3), evaluated(3).owners[0].name
+    seeded, learner = {"insecure_noise": True, "in_memory": True}, {"own": own}
+    runs = {
+        "a": sound,
+        "b": sound.model_copy(update=seeded),
+        "c": sound.model_copy(update=learner),
+        "d": summary(insecure_noise=True),
+    }
+    said = compared_warnings(runs)
+    assert [line.split(":")[:2] for line in said] == [
+        ["b", " IN MEMORY"],
+        ["b, d", " INSECURE"],
+        ["c", " UNPROTECTED"],
+    ]
+    page = write_comparison(runs, tmp_path / "compared.html").read_text()
+    shown = re.findall(r'<p class="warning">(.*?)</p>', page)
+    assert list(map(html.unescape, shown)) == said
+    assert page.index(shown[-1]) < page.index('class="verdict"')
+    assert compared_warnings({"a": sound}) == []
 
 
 def test_runs_are_compared_only_where_they_were_judged_on_the_same(evaluated, summary):

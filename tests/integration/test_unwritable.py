@@ -4,6 +4,8 @@ import errno
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,11 @@ from click.testing import CliRunner
 from forked import run as run_command
 
 from common.errors import DiskError, DoubtWarning, InputError
+from common.files import ANOTHER_USERS
 from learner.cli import cli
 from owner.cli import cli as owner_cli
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -93,7 +98,7 @@ def test_training_says_that_its_folder_cannot_be_written(study, deny):
     assert "file" in refused("train", study, "--resume", "file/run")
     deny(study.parent.parent / "run")
     told = refused("train", study, "--resume", "run")
-    assert "the run folder cannot be written (Permission denied); make it writable" in told
+    assert f"the run folder cannot be written (Permission denied); {ANOTHER_USERS}" in told
 
 
 @pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
@@ -152,6 +157,80 @@ def test_a_request_that_cannot_be_written_sends_nobody_to_another_folder_for_set
     assert "request: cannot be written (Permission denied); the request goes where the" in said
     assert "--out" not in said
     assert not list(Path("own").iterdir())
+
+
+@pytest.mark.parametrize("command", ["invite", "admit"])
+def test_nobody_is_sent_to_another_authority_than_that_of_another_user(study, monkeypatch, command):
+    """Who typed it as another user was told to invite again, and then to take another folder."""
+    names = ("ca", "certificate", "key")
+    tls = "".join(f'{name} = "certs/learner/{name}.pem"\n' for name in names)
+    study.write_text(f"{with_addresses(study.read_text())}\n[tls]\n{tls}")
+    typed = ["invite", str(study), "--certs", "made/certs", "--out", "exchange"]
+    assert CliRunner().invoke(cli, typed).exit_code == 0
+    invitation = next(Path("exchange").iterdir())
+    join = ["join", str(invitation), "--data", "stays.csv", "--out", "own"]
+    result = CliRunner().invoke(owner_cli, [*join, "--allow-private-bounds"])
+    assert result.exit_code == 0, result.output
+    if command == "admit":
+        request = next(Path("exchange").glob("*.request"))
+        typed = ["admit", str(request), "--certs", "made/certs", "--yes"]
+    system_open = os.open
+
+    def refuse(path, flags, *rest, **more):
+        if Path(path).name in {"key.pem", "invited.json"}:
+            raise PermissionError(13, "Permission denied", str(path))
+        return system_open(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    said = refused(*typed)
+    assert f"(Permission denied); {ANOTHER_USERS}, or let this one" in said
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["simulate", "STUDY"],
+        ["simulate", "STUDY", "--in-memory"],
+        ["init", "TABLE", "--target", "y", "--owners", "2"],
+        ["report", "RUN", "OTHER"],
+        ["doctor", "STUDY"],
+        ["forecast", "STUDY", "--quick"],
+        ["sweep", "STUDY", "--grid", "privacy.epsilon=1,2", "--seeds", "1"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_in_a_folder_of_another_user_ends_in_a_sentence(study, tmp_path, typed):
+    """As with sudo -u, in the folder of whoever types it: Path.exists raised there."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    files = {"STUDY": study, "TABLE": tmp_path / "stays.csv"}
+    if typed[0] == "report":
+        for name in ("RUN", "OTHER"):
+            files[name] = tmp_path / name
+            run = ["simulate", str(study), "--in-memory", "--yes", "--out", str(files[name])]
+            assert CliRunner().invoke(cli, run).exit_code == 0
+    words = [str(files.get(word, word)) for word in typed]
+    words += ["--yes"] * (typed[0] in {"simulate", "init"})
+    command = [sys.executable, "-c", "from learner.cli import main; main()", *words]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+    others = tmp_path / "others"
+    others.mkdir()
+    # Who types it is there before it is of another user.
+    closing = f'chmod 0 "{others}"; exec "$@"'
+    said = subprocess.run(
+        ["sh", "-c", closing, "sh", *command],
+        capture_output=True,
+        text=True,
+        cwd=others,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=100,
+        check=False,
+    )
+    others.chmod(0o700)
+    assert said.returncode == 2, said.stderr
+    assert "Traceback" not in said.stderr
+    assert "cannot be" in f"{said.stdout}{said.stderr}"
 
 
 def test_certificates_that_find_no_room_say_where(tmp_path, monkeypatch):

@@ -16,11 +16,14 @@
     if (ratio < 4.5) found.contrast.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
   }
   for (const svg of document.querySelectorAll("svg")) if (svg.getAttribute("role") !== "img" || !svg.getAttribute("aria-label")) found.missing.push("svg without a label");
+  for (const t of document.querySelectorAll("svg text")) { const [a, b] = [t, t.ownerSVGElement].map((e) => e.getBoundingClientRect()); if (a.left < b.left - 1 || a.right > b.right + 1) found.missing.push(`an end of ${t.textContent}`); }
   for (const input of document.querySelectorAll("input")) if (!input.labels.length) found.missing.push("input without a label");
   for (const t of document.querySelectorAll("table")) if (!t.caption || !t.tHead || t.querySelector("th:not([scope])")) found.missing.push(`table ${t.id}`);
   for (const td of document.querySelectorAll("table.cards td")) if (td.checkVisibility() && getComputedStyle(td).display === "flex" && td.getBoundingClientRect().right < td.parentElement.getBoundingClientRect().right - 1) found.missing.push(`the end of a line of ${td.closest("table").id}`);
   found.lines = [...document.querySelectorAll("table.cards td")].filter((td) => getComputedStyle(td).display === "flex").length;
-  found.unseen = [...document.querySelectorAll("th, th button, td, dt, dd")].filter((e) => !e.checkVisibility()).map((e) => e.textContent);
+  // What has no box of its own is where its words are.
+  found.unseen = [...document.querySelectorAll("th, th button, td, dt, dd")].filter((e) => getComputedStyle(e).display !== "contents" && !e.checkVisibility()).map((e) => e.textContent);
+  found.boxes = [...document.querySelectorAll("th button")].filter((e) => getComputedStyle(e).display !== "contents").length;
   const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
   if (new Set(ids).size < ids.length) found.missing.push("an id twice");
   const levels = [...document.querySelectorAll("h1,h2,h3")].map((h) => Number(h.tagName[1]));

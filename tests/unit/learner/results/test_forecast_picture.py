@@ -23,7 +23,7 @@ def test_words_stay_in_the_picture_and_numbers_apart(end, share):
     axis.set_xlim(0.0057, end)
     _plain(axis, axis.xaxis)
     place = 0.0057 * (end / 0.0057) ** share
-    _beside(axis, (place, 0.5), "together, and nine runs in ten", color="black")
+    _beside(axis, (place, 0.5), "together, and nine runs in ten", color="black", side="top")
     canvas.draw()
     frame, (words,) = axis.get_window_extent(), axis.texts
     at = words.get_window_extent()
@@ -36,22 +36,24 @@ def test_words_stay_in_the_picture_and_numbers_apart(end, share):
     assert all("10^" not in tick.label1.get_text() for tick in ticks)
 
 
+def an_owner(name, alone):
+    """What a forecast says of an owner whose own model would have this relative fitness."""
+    return OwnerVerdict(
+        name=name,
+        records=100,
+        epsilon="1",
+        relative_fitness_alone=alone,
+        gains=alone > 0,
+        one_more_epsilon_is_worth=0.0,
+        smallest_epsilon_factor=None,
+    )
+
+
 @pytest.mark.parametrize("alone", [0.0, 0.001])
 def test_long_names_leave_room_for_the_words_and_0_does_not_widen_the_axis(alone):
     """The title and what stands at the line were cut; 1e-29 stretched the axis to 1e-30."""
     names = [f"stadtisches-klinikum-zum-heiligen-geist-und-{k}" for k in range(3)]
-    owners = [
-        OwnerVerdict(
-            name=name,
-            records=100,
-            epsilon="1",
-            relative_fitness_alone=alone,
-            gains=alone > 0,
-            one_more_epsilon_is_worth=0.0,
-            smallest_epsilon_factor=None,
-        )
-        for name in names
-    ]
+    owners = [an_owner(name, alone) for name in names]
     told = SimpleNamespace(
         owners=owners,
         interval_90=(6e-5, 8e-4),
@@ -73,6 +75,30 @@ def test_long_names_leave_room_for_the_words_and_0_does_not_widen_the_axis(alone
     drawn = [x for line in axis.lines for x in line.get_xdata() if len(line.get_xdata()) == 3]
     assert drawn
     assert min(drawn) > 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 30, 60, 400])
+def test_words_stand_between_the_frame_and_the_owners_however_many_these_are(count):
+    """Of sixty owners the frame struck the words out, which stood over its edges."""
+    owners = tuple(an_owner(f"site-{i}", 0.03) for i in range(count))
+    told = SimpleNamespace(
+        owners=owners,
+        interval_90=(0.01, 0.08),
+        relative_fitness=0.03,
+        relative_fitness_public=0.03,
+    )
+    figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axis = figure.add_subplot()
+    _draw_owners(axis, told)
+    canvas.draw()
+    frame = axis.get_window_extent()
+    lowest, highest = (axis.transData.transform((0.03, y))[1] for y in (0, count - 1))
+    together, public = (words.get_window_extent() for words in axis.texts)
+    assert highest < together.y0
+    assert together.y1 < frame.y1
+    assert frame.y0 < public.y0
+    assert public.y1 < lowest
 
 
 def test_names_of_curves_that_begin_together_do_not_cover_each_other():

@@ -186,6 +186,34 @@ def test_one_response_is_said_as_one():
     assert "<title>a: 1 response</title>" in drawn
 
 
+def boxes_of(drawn):
+    """Where the boxes of a timeline begin and end, from the first on."""
+    found = re.findall(r"M([0-9.]+) \d+h([0-9.]+)v", drawn)
+    return sorted((float(x), float(x) + float(width)) for x, width in found)
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 6, 8])
+def test_an_answer_stands_above_its_number_beside_those_of_its_neighbours(horizon):
+    """Of three answers in a row each stood aside of its number, with a gap after it."""
+    k = np.arange(1.0, horizon + 1)
+    drawn = timeline(["a"], [k], horizon=horizon, marks=[])
+    boxes = boxes_of(drawn)
+    numbers = [
+        float(x) for x in re.findall(r'x="([0-9.]+)" y="\d+\.0" text-anchor="middle">', drawn)
+    ]
+    assert len(boxes) == len(numbers) == horizon
+    assert [sum(box) / 2 for box in boxes] == pytest.approx(numbers, abs=0.3)
+    assert all(other[0] - one[1] < 1 for one, other in pairwise(boxes))
+
+
+@pytest.mark.parametrize("horizon", [100, 121, 130, 200, 3001])
+def test_an_owner_that_always_answers_has_one_shade(horizon):
+    """Of 130 numbers every twelfth box had two, and was twice as dark as its neighbours."""
+    drawn = timeline(["a"], [np.arange(1.0, horizon + 1)], horizon=horizon, marks=[])
+    assert re.findall(r'opacity="([0-9.]+)"', drawn) == ["1.0"]
+    assert boxes_of(drawn)[-1][1] <= 430
+
+
 def test_rows_of_the_timeline_that_are_too_many_for_names_say_what_they_are():
     def drawn(owners):
         names = [f"site-{k}" for k in range(owners)]
