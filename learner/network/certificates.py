@@ -24,7 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.certificates import key_pem
 from common.errors import InputError
-from common.files import permitted, unwritten, write_whole
+from common.files import ANOTHER_USERS, unwritten, write_whole
 from common.names import repeated
 from common.small_files import read_own
 from common.tls import Role, certified_host, role_uri
@@ -117,10 +117,12 @@ def make_certificates(
             authority = _authority(out / CA_FOLDER, study=study, days=ca_days, option=option)
             return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
     except OSError as error:
+        # A CA's key is nobody else's to read.
+        is_kept = isinstance(error, PermissionError)
+        cure = ANOTHER_USERS if is_kept else f"give another folder with {option}"
         raise unwritten(
             error,
-            f"{error.filename or out}: cannot be written or read ({error.strerror}); "
-            f"{permitted(error, f'give another folder with {option}')}",
+            f"{error.filename or out}: cannot be written or read ({error.strerror}); {cure}",
         ) from None
 
 
