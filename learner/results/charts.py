@@ -182,6 +182,8 @@ def timeline(
       marks: Places on the axis of k.
     """
     row = 16 if len(names) <= 20 else 8
+    # No run has none, but a summary that somebody changed may say so.
+    horizon = max(horizon, 1)
     most = max(10, min(120, MOST_BUCKETS // max(len(names), 1)))
     # Of whole numbers, as many in each but the last: no box is darker for where it stands.
     edges = np.append(np.arange(0, horizon, math.ceil(horizon / most)), horizon) + 0.5

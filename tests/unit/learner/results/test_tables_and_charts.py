@@ -214,6 +214,12 @@ def test_an_owner_that_always_answers_has_one_shade(horizon):
     assert boxes_of(drawn)[-1][1] <= 430
 
 
+def test_a_timeline_of_a_summary_that_says_no_communication_is_drawn():
+    """It ended the report in a division by zero."""
+    drawn = timeline(["a"], [np.array([])], horizon=0, marks=[])
+    assert drawn == timeline(["a"], [np.array([])], horizon=1, marks=[])
+
+
 def test_rows_of_the_timeline_that_are_too_many_for_names_say_what_they_are():
     def drawn(owners):
         names = [f"site-{k}" for k in range(owners)]
