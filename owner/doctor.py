@@ -117,7 +117,7 @@ def _ledger(path: Path) -> Iterator[Finding]:
         return
     yield folder_finding("ledger's disk", path.parent)
     if unshared := unshared_locks(path.parent):
-        yield fails("ledger's disk", f"{path}: {HIDDEN_LOCKS.format(unshared)}")
+        yield fails("ledger's locks", f"{path}: {HIDDEN_LOCKS.format(unshared)}")
     if not is_there:
         yield found_by("ledger", lambda: _no_ledger(path))
         return

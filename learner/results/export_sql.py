@@ -133,9 +133,8 @@ def _filled(rule: ColumnRule) -> str:
     match rule.kind:
         case "number":
             # Databases that know NaN sort it above all numbers; SQLite takes an empty text for 0.
-            text = f"TRIM(CAST({column} AS VARCHAR(1000)))"
             number = (
-                f"CASE WHEN LOWER({text}) IN ({_missing()}) THEN NULL "
+                f"CASE WHEN LOWER({_as_text(column)}) IN ({_missing()}) THEN NULL "
                 f"ELSE CAST({column} AS DOUBLE PRECISION) END"
             )
             for code in rule.numbers_missing:
@@ -144,7 +143,12 @@ def _filled(rule: ColumnRule) -> str:
         case "date":
             return f"COALESCE({_months(column, rule.numbers_missing)}, {fill})"
         case "category":
-            return _coded(rule, f"TRIM(CAST({column} AS VARCHAR(1000)))", fill)
+            return _coded(rule, _as_text(column), fill)
+
+
+def _as_text(column: str) -> str:
+    """A cell as a text without blanks around it."""
+    return f"TRIM(CAST({column} AS VARCHAR(1000)))"
 
 
 def _without(number: str, code: float) -> str:
@@ -166,7 +170,7 @@ def _months(column: str, missing: Sequence[float]) -> str:
     A text is made an integer only once it is known to be one: elsewhere some databases take it for
     0, others end the query.
     """
-    text = f"SUBSTR(TRIM(CAST({column} AS VARCHAR(1000))), 1, 10)"
+    text = f"SUBSTR({_as_text(column)}, 1, 10)"
     years = [f"SUBSTR({text}, {place}, 1) IN ({_texts(range(10), 1)})" for place in (1, 2, 3, 4)]
     months = f"SUBSTR({text}, 6, 2) IN ({_texts(range(1, 13), 2)})"
     days = f"SUBSTR({text}, 9, 2) IN ({_texts(range(1, 32), 2)})"

@@ -180,7 +180,8 @@ def test_a_ledger_in_no_folder_is_found_as_when_it_is_served(doctor, owner_folde
 def test_a_disk_that_keeps_its_locks_to_this_machine_is_found(doctor, owner_folder, mounted):
     path = owner_folder()
     mounted("nfs", "rw,nolock")
-    fails(doctor("copriv-owner", path), "its disk (nfs, nolock) hides", "one budget is spent twice")
+    said = doctor("copriv-owner", path)
+    fails(said, "ledger's locks FAILS", "its disk (nfs, nolock) hides", "one budget is spent twice")
 
 
 def test_a_ledger_of_links_in_a_circle_is_found(doctor, owner_folder):
