@@ -85,7 +85,7 @@ class ShardCache:
                 if not _is_whole(path, noted, _size(shape, storage)):
                     self._make(path, noted, shape, storage, fill)
                 os.utime(path)
-                self._prune()
+                self._prune(path)
                 return _mapped(path, shape, storage, mode="r")
         except OSError as error:
             raise unwritten(
@@ -147,9 +147,14 @@ class ShardCache:
         write_whole(noted, _digest(path), mode=PRIVATE)
         log.info("it took %.0f s", time.monotonic() - start)
 
-    def _prune(self) -> None:
+    def _prune(self, used: Path) -> None:
         """Delete the files not used for longest; a process that has mapped one keeps it."""
-        files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
+
+        def last_use(file: Path) -> tuple[bool, int]:
+            # The clock may have been set back since others were used.
+            return file == used, file.stat().st_mtime_ns
+
+        files = sorted(self._folder.glob("*.shard"), key=last_use)
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)
             file.unlink(missing_ok=True)

@@ -249,8 +249,9 @@ class _Watch:
             self._streams.add(stream)
             # The thread of streams that are gone may not have noticed yet.
             if not self._is_looking:
-                self._is_looking = True
                 threading.Thread(target=self._look, name="overdue", daemon=True).start()
+                # Not before it has begun: one that does not is begun with the next stream.
+                self._is_looking = True
 
     def discard(self, stream: DirectStream) -> None:
         """Watch it no longer."""

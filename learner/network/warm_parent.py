@@ -47,8 +47,10 @@ class StartedOwner:
         """The exit status when it has ended; None if it has not after this many seconds."""
         with self._waiting:
             if self._ended is None:
-                alive = self.pid and not select.select([self._status], [], [], seconds)[0]
-                if alive:
+                # Not select, which takes no handle beyond 1,023: each owner has two.
+                told = select.poll()
+                told.register(self._status, select.POLLIN)
+                if self.pid and not told.poll(None if seconds is None else 1000 * seconds):
                     return None
                 # Without a line the parent itself has ended, and its owners with it.
                 self._ended = int(self._status.readline() or -signal.SIGKILL)

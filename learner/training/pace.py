@@ -18,6 +18,8 @@ log = logging.getLogger("copriv.learner")
 
 # Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
+# Some centuries at a time are an error.
+LONGEST_SLEEP = 1e6
 # Owners that come back and still do not answer are asked so often, each.
 MISSED_EACH = 3
 
@@ -81,7 +83,8 @@ class Pace:
         """In real time, wait until the tick is due."""
         if self.time_scale > 0:
             due = self._began + (tick.time - self._origin) * self.time_scale
-            time.sleep(max(0.0, due - time.monotonic()))
+            while (left := due - time.monotonic()) > 0:
+                time.sleep(min(left, LONGEST_SLEEP))
 
     def rest(self) -> None:
         """A moment, until owners that are away are looked at again."""

@@ -1,5 +1,6 @@
 """Owners that are forks of one warm parent are processes like any other."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from waiting import wait_until
 
+from common.open_files import allow_open_files
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.warm_parent import WarmParent, warm_parent
+from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
 UNUSED = (
@@ -127,6 +129,23 @@ def test_many_forks_that_end_at_once_are_all_told_of(tmp_path):
             assert [owner.wait(60) for owner in crowd] == [0] * len(crowd)
             for owner in crowd:
                 owner.stop(0)
+
+
+def test_owners_beyond_the_first_thousand_handles_are_told_of():
+    """Each takes two of the learner's, and some calls of the system take no handle beyond 1,023."""
+    allow_open_files()
+    (output, its_output), (status, its_status) = os.pipe(), os.pipe()
+    high = fcntl.fcntl(status, fcntl.F_DUPFD_CLOEXEC, 2000)
+    os.close(status)
+    owner = StartedOwner(output, high)
+    os.write(its_status, b"1\n")
+    assert owner.poll() is None
+    assert owner.wait(0.01) is None
+    os.write(its_status, b"7\n")
+    assert owner.wait() == 7
+    for handle in (its_output, its_status):
+        os.close(handle)
+    owner.stop(0)
 
 
 def test_forks_end_with_the_process_that_asked_for_them(owner_folder):

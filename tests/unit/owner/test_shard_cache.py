@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -200,6 +201,18 @@ def test_learners_maps_fill_no_disk(tmp_path):
     assert len(list((tmp_path / "shards").glob("*.*"))) == 2 * KEPT_FILES
     # Who uses one whose file is gone has it still.
     assert [records.features[0, 0] for records in held] == list(range(3 * KEPT_FILES))
+
+
+def test_a_clock_that_was_set_back_takes_no_file_away_that_was_just_made(tmp_path):
+    cache = ShardCache(tmp_path / "shards", fingerprint="f")
+    for k in range(KEPT_FILES):
+        shard_of(cache, str(k), float(k))
+    tomorrow = time.time() + 86_400
+    for file in (tmp_path / "shards").glob("*.shard"):
+        os.utime(file, (tomorrow, tomorrow))
+    assert shard_of(cache, "new", 9.0).features[0, 0] == 9.0
+    assert cache.has("new", (3, 2), storage="float64")
+    assert len(list((tmp_path / "shards").glob("*.shard"))) == KEPT_FILES
 
 
 def test_no_word_names_a_file_which_confirms_a_guess_of_all_records(tmp_path, caplog, monkeypatch):

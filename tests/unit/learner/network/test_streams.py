@@ -207,3 +207,29 @@ def test_streams_are_watched_again_after_a_while_without_any():
                 time.sleep(0.05)
             assert not is_watched()
     server.stop(None)
+
+
+def test_a_watch_that_found_no_thread_is_begun_with_the_next_stream(monkeypatch):
+    """Or no owner that is silent would ever be given up in this process."""
+
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    server, address = serving(silence)
+    with grpc.insecure_channel(address) as channel:
+        while any(thread.name == "overdue" for thread in threading.enumerate()):
+            time.sleep(0.05)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", no_thread)
+            with pytest.raises(RuntimeError, match="new thread"):
+                open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
+        stream = open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
+        began = time.monotonic()
+        ended = threading.Timer(LONG / 2, server.stop, [None])
+        ended.start()
+        with pytest.raises(TimeoutError):
+            ask(stream, b"a")
+        ended.cancel()
+        assert time.monotonic() - began < LONG / 2
+        stream.end()
+    server.stop(None)
