@@ -29,20 +29,23 @@ LONGEST_REQUEST = 2**14
 FULL_SECONDS = 0.2
 
 
-def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
-    """Serve a registry over plain HTTP.
+@contextlib.contextmanager
+def metrics_served(
+    registry: CollectorRegistry, address: str | None, *, setting: str
+) -> Iterator[None]:
+    """Serve a registry over plain HTTP meanwhile; without an address nothing.
 
     Args:
       registry: What is shown.
       address: HOST:PORT.
       setting: The setting that gave the address, for an error.
 
-    Returns:
-      The running server; ``shutdown()`` and then ``server_close()`` end it.
-
     Raises:
       InputError: The address cannot be used.
     """
+    if address is None:
+        yield
+        return
     host, port = host_and_port(address)
     try:
         (family, _, _, _, place), *_ = socket.getaddrinfo(
@@ -53,22 +56,6 @@ def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) ->
         raise unusable(setting, address, error) from None
     server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server
-
-
-@contextlib.contextmanager
-def metrics_served(
-    registry: CollectorRegistry, address: str | None, *, setting: str
-) -> Iterator[None]:
-    """Serve a registry meanwhile, as :func:`serve_metrics` does; without an address nothing.
-
-    Raises:
-      InputError: The address cannot be used.
-    """
-    if address is None:
-        yield
-        return
-    server = serve_metrics(registry, address, setting=setting)
     try:
         yield
     finally:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
-from wsgiref.simple_server import WSGIServer
 
 import grpc
 from google.protobuf.message import Message
@@ -21,7 +20,7 @@ from common.config import load_settings
 from common.errors import InputError
 from common.expiry import Expiry
 from common.losses import LOSSES
-from common.metrics import serve_metrics
+from common.metrics import metrics_served
 from common.open_files import allow_open_files
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, Options, calls_at_once, size_options
@@ -62,7 +61,7 @@ class RunningOwner:
     health: Probes
     mending: Mending
     probes: Port | None
-    metrics: WSGIServer | None
+    metrics: ExitStack
 
     @property
     def port(self) -> int:
@@ -77,9 +76,7 @@ class RunningOwner:
         self.server.stop(grace)
         if self.probes is not None:
             self.probes.stop(None)
-        if self.metrics is not None:
-            self.metrics.shutdown()
-            self.metrics.server_close()
+        self.metrics.close()
         self.calls.close()
         self.owner.stop()
 
@@ -308,18 +305,18 @@ def _serve(
             reflected=settings.reflection,
         )
         stack.callback(server.stop, None)
-        probes = scraped = None
+        probes = None
         if settings.health is not None:
             probes = _probe_server(health, settings.health)
             stack.callback(probes.stop, None)
-        if settings.metrics is not None:
-            scraped = serve_metrics(counted.registry, settings.metrics, setting="metrics")
+        metrics = stack.enter_context(ExitStack())
+        metrics.enter_context(metrics_served(counted.registry, settings.metrics, setting="metrics"))
         server.start()
         if probes is not None:
             probes.start()
         stack.pop_all()
     health.set(serving=True)
-    return RunningOwner(owner, server, calls, health, mending, probes, scraped)
+    return RunningOwner(owner, server, calls, health, mending, probes, metrics)
 
 
 def _own_identity(settings: OwnerSettings, base: Path) -> Identity | None:

@@ -39,7 +39,9 @@ from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from owner.attaching import open_attachment
 from owner.health import ask_health
+from owner.ports import Port
 from owner.refusals import FAILED
+from owner.server import start_owner
 
 
 def scrape(port):
@@ -48,6 +50,22 @@ def scrape(port):
         lines = page.read().decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
+
+
+def test_an_owner_that_does_not_begin_to_serve_gives_its_metrics_port_back(
+    owner_folder, monkeypatch
+):
+    port, start = free_port(), Port.start
+
+    def fails_once(server):
+        monkeypatch.setattr(Port, "start", start)
+        raise RuntimeError("gRPC's server did not begin, as where memory runs out")
+
+    monkeypatch.setattr(Port, "start", fails_once)
+    path = owner_folder(also={"metrics": f"127.0.0.1:{port}"})
+    with pytest.raises(RuntimeError, match="did not begin"):
+        start_owner(path, listen="127.0.0.1:0", insecure_noise_seed=None)
+    assert is_free(port)
 
 
 def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
