@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from common.config import PROMISED
+from common.names import not_among
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.ground import Ground
 from learner.planning.public_side import PublicSide
@@ -58,15 +59,17 @@ class Candidate:
         """The study of some of its owners, each as often as it is named."""
         entries, given = [], self.settings.forecast
         availability: dict[str, float] = {}
+        taken = {entry.name for entry in self.settings.owners}
         for place, owner in enumerate(kept):
-            entry = self.settings.owners[owner]
-            again = place >= len(self.settings.owners)
-            # A copy of an owner is another one of the kind, not the same group once more, and it
-            # would serve elsewhere.
-            name = f"{entry.name[:56]}-{place}" if again else entry.name
-            address = None if again else entry.address
-            entries.append(entry.model_copy(update={"name": name, "address": address}))
-            availability[name] = given.availability_of.get(entry.name, given.availability)
+            entry = its = self.settings.owners[owner]
+            if place >= len(self.settings.owners):
+                # A copy of an owner is another one of the kind, not the same group once more, and
+                # it would serve elsewhere.
+                name = not_among(taken, f"{its.name[:56]}-{place}")
+                taken.add(name)
+                entry = its.model_copy(update={"name": name, "address": None})
+            entries.append(entry)
+            availability[entry.name] = given.availability_of.get(its.name, given.availability)
         names = {entry.name for entry in entries}
         groups = (tuple(n for n in group if n in names) for group in self.settings.groups)
         changes: dict[str, Any] = {

@@ -329,6 +329,19 @@ def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(can
         assert warns == (found.quality is None)
 
 
+def test_more_owners_of_the_kind_are_no_owner_that_is_there(candidate):
+    """Of bank, bank-2 and bank-3 the fourth was bank-3 once more, and no study has two of a name."""
+    names = ["bank", "bank-2", "bank-3"]
+    first, *_ = candidate.settings.owners
+    owners = tuple(first.model_copy(update={"name": name, "address": None}) for name in names)
+    settings = candidate.settings.model_copy(update={"owners": owners})
+    like = replace(candidate, settings=settings, num_records=(100,) * 3)
+    more = like.with_owners([place % 3 for place in range(13)])
+    assert [owner.name for owner in more.settings.owners[:3]] == names
+    assert len({owner.name for owner in more.settings.owners}) == 13
+    assert more.with_algorithm("newton").settings.owners == more.settings.owners
+
+
 def test_more_owners_of_the_kind_serve_nowhere_yet(candidate):
     """Each had the address of the one it is like, so no way of learning could be compared."""
     known = [
