@@ -13,7 +13,7 @@ from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
 from owner.ledger_reading import check_version, snapshot
 from owner.ledger_rows import LedgerError
-from owner.ledger_tables import SCHEMA, SCHEMA_VERSION, as_time, create_tables, write_meta
+from owner.ledger_tables import SCHEMA_VERSION, as_time, create_tables, write_meta
 from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
 
 log = logging.getLogger("copriv.owner")
@@ -50,7 +50,7 @@ def start_ledger(
             if version is None:
                 # A disk that is not mounted, or a path that was changed, looks the same.
                 log.info("%s: a new ledger is made: nothing counts as spent of these records", path)
-                create_tables(db, SCHEMA)
+                create_tables(db)
                 books.meta = {
                     "schema_version": SCHEMA_VERSION,
                     "owner": owner,

@@ -216,9 +216,9 @@ def statements(schema: str) -> list[str]:
     return schema.strip().removesuffix(";").split(";\n")
 
 
-def create_tables(db: sqlite3.Connection, schema: str) -> None:
-    """Execute a schema's statements; unlike ``executescript`` it commits nothing."""
-    for statement in statements(schema):
+def create_tables(db: sqlite3.Connection) -> None:
+    """Make the tables of this version; unlike ``executescript`` it commits nothing."""
+    for statement in statements(SCHEMA):
         db.execute(statement)
 
 

@@ -17,7 +17,6 @@ from owner.ledger_ahead import charge_next
 from owner.ledger_checks import check_layout, page_faults
 from owner.ledger_rows import UNREADABLE, LedgerError, terms_to_text, text_digest
 from owner.ledger_tables import (
-    SCHEMA,
     SCHEMA_VERSION,
     AccountRow,
     StudyRow,
@@ -84,7 +83,7 @@ def upgrade(db: sqlite3.Connection, path: Path) -> None:
     """
     for table in TABLES:
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-    create_tables(db, SCHEMA)
+    create_tables(db)
     meta = dict(db.execute("SELECT key, value FROM old_meta"))
     write_meta(db, {"last_opened": meta["created"]} | meta | {"schema_version": SCHEMA_VERSION})
     before = b""
