@@ -58,6 +58,28 @@ def test_a_scheduled_study_loses_what_is_missed_at_its_end():
     assert np.all(schedule.promised.sum(axis=0) == T)  # promised as if everybody came
 
 
+def test_what_is_missed_of_a_schedule_comes_together_in_absences_of_their_length():
+    """Of ticks that were missed one by one, each run would lose about as many."""
+    T, a, d, runs = 200, 0.5, 50.0, 4000
+    away = Attendance(availability=np.full(1, a), mean_absence=d)
+    schedule = draw_schedule(
+        np.ones(1),
+        horizon=T,
+        replicates=runs,
+        split="schedule",
+        attendance=away,
+        rng=np.random.default_rng(4),
+    )
+    kept = np.count_nonzero(schedule.slots != MISSED, axis=0)
+    # Ticks at exponential gaps of mean 1 see each other's state with this correlation.
+    rho = 1.0 / (1.0 + 1.0 / (a * d))
+    lags = np.arange(1, T)
+    variance = a * (1 - a) * (T + 2.0 * float((T - lags) @ rho**lags))
+    # Five standard errors of a normal count's variance; missed one by one it would be 50.
+    assert kept.var() == pytest.approx(variance, rel=5 * np.sqrt(2 / runs))
+    assert kept.mean() == pytest.approx(a * T, abs=5 * np.sqrt(variance / runs))
+
+
 def test_absences_last_as_long_as_they_are_said_to():
     away = Attendance(availability=np.full(1, 0.5), mean_absence=10.0)
     there = draw_presence(1, horizon=1, replicates=1, attendance=away, rng=np.random.default_rng(2))
