@@ -3,12 +3,24 @@
 import json
 import threading
 import time
+from contextlib import closing
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
 from common.errors import InputError, PolicyError, UnreachableError, UntrustedError
-from learner.training.enrolment import all_present, at_once, noted_enrollments, present
+from learner.training.enrolment import (
+    ENROLLMENTS,
+    all_present,
+    at_once,
+    enrollments_of,
+    noted_enrollments,
+    present,
+)
+from learner.training.journal import Journal
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
 
 
 def fails(error, *, after=0.0):
@@ -183,3 +195,30 @@ def test_an_enrolment_that_was_never_noted_is_not_believed(changes):
     assert noted_enrollments(json.dumps([facts]), owners=1)
     with pytest.raises(ValueError, match="no "):
         noted_enrollments(json.dumps([facts | changes]), owners=1)
+
+
+def test_a_run_does_not_begin_with_other_records_than_its_owner_described(
+    few_records, make_terms, tmp_path
+):
+    """Its step and every owner's share were decided for those."""
+    line, n = OwnerLine(MemoryOwner("north", few_records, seed=1), make_terms()), len(few_records)
+
+    def plan(described):
+        return SimpleNamespace(
+            decision=SimpleNamespace(num_records=(described,)),
+            responses=(line.promised,),
+            settings=SimpleNamespace(network=SimpleNamespace(patience=0.0)),
+        )
+
+    begun = []
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        said = f"owner north enrolled with {n} records, but described itself with {n + 1}"
+        with pytest.raises(InputError, match=said):
+            enrollments_of(
+                journal, [line], plan=plan(n + 1), on_enrolled=lambda: begun.append("other")
+            )
+        assert journal.noted(ENROLLMENTS) is None
+        [agreed] = enrollments_of(
+            journal, [line], plan=plan(n), on_enrolled=lambda: begun.append("its own")
+        )
+    assert (agreed.num_records, begun) == (n, ["its own"])

@@ -1,13 +1,17 @@
 """An answer about a model that a journal holds is believed only as it was written."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from learner.planning.validation import ValidationBounds
 from learner.training import validation
 from learner.training.journal_values import UNREADABLE
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
 
 
 @pytest.fixture
@@ -76,3 +80,22 @@ def test_no_response_is_without_a_number(noted, number):
     length = noted().response.size
     with pytest.raises(UNREADABLE):
         noted(response=[number] * length)
+
+
+def test_an_owner_with_other_records_than_it_trained_with_is_not_asked(
+    few_records, validation_terms, feature_map
+):
+    """Its answer would count as that of the records that made the model."""
+    owner, theta = MemoryOwner("north", few_records, seed=1), np.zeros(feature_map.num_features)
+    trained = owner.enroll(validation_terms)
+    for more in (1, 0):
+        answer = validation._ask(
+            OwnerLine(owner, validation_terms),
+            theta,
+            promised=replace(trained, num_records=trained.num_records + more),
+            patience=0.0,
+            shown=True,
+        )
+        assert (answer.response is None) == bool(more)
+        assert owner.enroll(validation_terms).answered == 1 - more
+        assert answer.epsilon == (0 if more else validation_terms.epsilon)
