@@ -7,6 +7,7 @@ from contextlib import closing
 from fractions import Fraction
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from common.errors import InputError, PolicyError, UnreachableError, UntrustedError
@@ -15,10 +16,12 @@ from learner.training.enrolment import (
     all_present,
     at_once,
     enrollments_of,
+    lines_to,
     noted_enrollments,
     present,
 )
 from learner.training.journal import Journal
+from learner.training.journal_values import TickEntry
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 
@@ -222,3 +225,30 @@ def test_a_run_does_not_begin_with_other_records_than_its_owner_described(
             journal, [line], plan=plan(n), on_enrolled=lambda: begun.append("its own")
         )
     assert (agreed.num_records, begun) == (n, ["its own"])
+
+
+@pytest.mark.parametrize(("unanswered", "spent"), [(None, 2), (2, 2), (3, 2), (5, 4)])
+def test_numbers_before_a_question_that_was_left_are_spent_whoever_has_their_answers(
+    few_records, make_terms, feature_map, tmp_path, unanswered, spent
+):
+    """A report would say less than the owner has charged, if that one stayed away."""
+    terms, theta = make_terms(), np.zeros(feature_map.num_features)
+    plan = SimpleNamespace(
+        terms=lambda feature_map, *, study_id: [terms],
+        num_features=theta.size,
+        decision=SimpleNamespace(num_records=(len(few_records),)),
+        settings=SimpleNamespace(network=SimpleNamespace(retries=3)),
+    )
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        for k in range(2):
+            told = {0: (k + 1, theta)}
+            journal.append(TickEntry(position=k, time=1.0, wall_seconds=1.0, responses=told))
+        if unanswered is not None:
+            journal.keep_unanswered(0, sequence=unanswered, theta=theta)
+        journal.settle()
+        owner = MemoryOwner("north", few_records, seed=1)
+        [line] = lines_to(plan, feature_map, [owner], journal=journal, study_id=terms.study_id)
+    assert line.answered == spent
+    # What has its answer is no question any more.
+    left = line.unanswered and line.unanswered.sequence
+    assert left == (unanswered if unanswered and unanswered > 2 else None)
