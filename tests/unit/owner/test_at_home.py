@@ -6,10 +6,12 @@ import os
 import numpy as np
 import pytest
 
+import owner.at_home
 from common.best_fit import fit_near
 from common.config import load_settings
+from common.judging import sample_of
 from common.model import read_model
-from owner.at_home import advice, evaluate_at_home
+from owner.at_home import WEIGHTS, advice, evaluate_at_home
 from owner.policy import OwnerSettings
 
 
@@ -76,6 +78,25 @@ def test_a_bent_model_is_judged_on_records_it_was_not_fitted_to(
     own = found.judged.models["own"]["r2"].value
     assert own is not None
     assert own < 0.1
+
+
+def test_how_far_a_model_is_bent_for_some_records_is_not_chosen_by_them(
+    monkeypatch, make_model, make_raw_table
+):
+    """The personal model would look better than it is."""
+    sample = sample_of(make_model(), make_raw_table(60, seed=2, strange=False), where="table")
+    first = owner.at_home._folds(len(sample)) == 0
+    targets = sample.records.targets
+
+    def held_out(_, center, weight):
+        # One weight tells the first fifth of the records, another one all the others.
+        told = {WEIGHTS[0]: first, WEIGHTS[-1]: ~first}.get(weight, np.zeros(len(first), bool))
+        return np.where(told, targets, targets + 100.0)
+
+    monkeypatch.setattr(owner.at_home._Bent, "_held_out", held_out)
+    bent = owner.at_home._Bent(sample, lambda *_: None)
+    assert bent.weight == WEIGHTS[-1]
+    np.testing.assert_array_equal(bent.personal, np.where(first, targets + 100.0, targets))
 
 
 def test_few_records_say_so(at_home, make_model, make_raw_table):

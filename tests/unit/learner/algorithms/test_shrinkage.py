@@ -473,3 +473,24 @@ def test_rounds_teach_what_owners_vary_by_where_drifting_public_records_hardly_d
     noise = 0.002**2 / 2
     told = blend.taught([(np.zeros(WIDE), np.zeros(WIDE), noise), (way, change, noise)])
     assert bool(told.values.max() > 5.0) is believed
+
+
+def test_a_round_that_hardly_moved_teaches_nothing():
+    """Gradients then differ by rounding, and over so short a way that looks like any curvature."""
+    around = Around(
+        theta=np.zeros(P),
+        curvature=2.0 * np.eye(P),
+        offset=np.zeros(P),
+        spread=1.0,
+        curvature_spread=0.1,
+    )
+    blend = Blend.of(around, 2.0 * np.eye(P), 1e-30, regulariser=Regulariser(coefficient=0.0))
+    way = np.ones(P)
+    rounds = [(np.zeros(P), np.zeros(P), 1e-30), (way, 2.0 * way, 1e-30)]
+    stood = (way * (1.0 + 1e-9), 2.0 * way + 1e-6, 1e-30)
+    np.testing.assert_array_equal(
+        blend.taught([*rounds, stood]).values, blend.taught(rounds).values
+    )
+    # The same change over a way that counts is believed.
+    went = (way * (1.0 + 1e-3), 2.0 * way + 1.0, 1e-30)
+    assert blend.taught([*rounds, went]).values.max() > 10.0

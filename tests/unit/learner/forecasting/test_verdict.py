@@ -330,7 +330,7 @@ def test_a_unit_of_relative_fitness_that_is_not_known_is_one_of_the_warnings(can
 
 
 def test_more_owners_of_the_kind_are_no_owner_that_is_there(candidate):
-    """Of bank, bank-2 and bank-3 the fourth was bank-3 once more, and no study has two of a name."""
+    """Of bank, bank-2 and bank-3 the fourth was bank-3 once more, which no study can have."""
     names = ["bank", "bank-2", "bank-3"]
     first, *_ = candidate.settings.owners
     owners = tuple(first.model_copy(update={"name": name, "address": None}) for name in names)
