@@ -90,6 +90,24 @@ def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
     assert said.index(waits[0]) < said.index(backs[0])
 
 
+@pytest.mark.parametrize("change", [{"insecure_noise": False}, {"num_records": 51}])
+def test_an_owner_that_comes_back_as_another_has_left(few_records, make_terms, change):
+    """What it agreed to stands in the report, and decides how much its answers count."""
+
+    class Changed(ComesBack):
+        def enroll(self, terms):
+            agreed = super().enroll(terms)
+            return agreed if self.gone_until is None else replace(agreed, **change)
+
+    line = OwnerLine(Changed("north", few_records, seed=1), make_terms(responses=6, horizon=6))
+    line.enroll()
+    with pytest.raises(RefusedError, match="all owners have left the study; the last: owner north"):
+        positions([line], [0] * 6, Pace(time_scale=0.0, patience=20.0))
+    assert "came back with other records or another noise than it agreed to" in line.left
+    # No question of the ticks after that reached it.
+    assert line.answered == 1
+
+
 def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, make_terms, caplog):
     """Its disk may be full: it enrols as before, and every answer fails."""
 
