@@ -37,6 +37,37 @@ class Algorithm(Protocol[State]):
         """The result so far, shape (p,)."""
 
 
+class OutsideBoxError(InputError):
+    """A model at which no owner answers: its privacy bound holds only inside the box.
+
+    Args:
+      theta_max: Half the side of the box that the study agreed on, L-infinity norm.
+    """
+
+    def __init__(self, theta_max: float) -> None:
+        super().__init__(
+            f"the model has left the box of half side {theta_max:g} (model.theta_max), and owners "
+            'answer only inside it; begin a new run with algorithm.rule = "corrected", or with a '
+            "smaller algorithm.rho"
+        )
+
+
+def check_inside(theta: Vector, theta_max: float) -> None:
+    """Refuse to ask at a model that owners would refuse; only unprojected steps come to one.
+
+    Args:
+      theta: The model, shape (p,).
+      theta_max: Half the side of the box, L-infinity norm.
+
+    Raises:
+      OutsideBoxError: The model is outside.
+
+    >>> check_inside(np.array([0.5, -0.5]), theta_max=0.5)
+    """
+    if np.abs(theta).max() > theta_max:
+        raise OutsideBoxError(theta_max)
+
+
 def check_numbers(weights: Vector, **positive: float) -> None:
     """Refuse weights that are no shares, and numbers that are not positive and finite.
 

@@ -7,6 +7,7 @@ out where it would be long, unless it is asked for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from common.blas import one_blas_thread
 from common.features import FeatureMap
 from common.terms import Records
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import OutsideBoxError
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.validation import public_theta
@@ -26,6 +28,8 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.pace import Pace
 from learner.training.runner import run
 from learner.training.study import Outcome
+
+log = logging.getLogger("copriv.learner")
 
 # Records that the run without noise looks at where nobody has asked for it: less than a second.
 NOISELESS_RECORDS = 20_000_000
@@ -57,8 +61,12 @@ def evaluate(
     psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
     silent = None
     if noiseless or _is_cheap(plan, shards):
-        theta = _noiseless_model(plan, public.feature_map, shards, past=trace.ticks())
-        silent = _relative_fitness(evaluation, theta)
+        try:
+            theta = _noiseless_model(plan, public.feature_map, shards, past=trace.ticks())
+            silent = _relative_fitness(evaluation, theta)
+        except OutsideBoxError as error:
+            # The run that was paid for stayed inside: its results are not lost for this.
+            log.warning("the same run without noise is left out: %s", error)
     free = public_theta(plan, public)
     evaluated = Evaluated(
         relative_fitness_public=None if free is None else _relative_fitness(evaluation, free),

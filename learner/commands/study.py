@@ -23,9 +23,9 @@ from learner.network.processes import Hosting, owner_tables
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.compare import (
-    ONE_DRAW,
     compared_warnings,
     comparison_table,
+    notes,
     verdict,
     write_comparison,
 )
@@ -228,6 +228,6 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     if os.path.exists(out):
         console.print(f"{out}: already exists and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
-    for line in [f"{verdict(runs)} {ONE_DRAW}", *compared_warnings(runs)]:
+    for line in [" ".join([verdict(runs), *notes(runs)]), *compared_warnings(runs)]:
         console.print(line, highlight=False)
     return write_comparison(runs, out)

@@ -122,7 +122,8 @@ class AlgorithmSettings(Settings):
         it, set rho or initial_step.
       rule: For asynchronous the factor in equation (7) of the 2021 paper: "printed" is (N-1)/N,
         "corrected" is 1/2. For synchronous-1 "corrected" projects every step into the box of
-        models, "printed" does not. Without it, asynchronous takes "printed" and synchronous-1
+        models, "printed" does not, and its run ends where a model leaves the box, since owners
+        answer only inside it. Without it, asynchronous takes "printed" and synchronous-1
         "corrected".
       average: Which model is the result: "last" is the last central model, "tail" the mean over the
         last half of the ticks. Neither costs any privacy; the recommended profile takes "tail".
@@ -229,7 +230,8 @@ class NetworkSettings(Settings):
 
     Args:
       deadline: Seconds that one answer may take, at most 31536000, which is a year.
-      patience: The run stops after this many seconds without any owner's answer. At its start the
+      patience: The run stops after this many seconds without any owner's answer; where one has
+        given all that it promised, it ends in order, without those that are away. At its start the
         learner waits as long for an owner that is not there yet.
       token: Where the learner's token is: "file:PATH" or "env:NAME". It must be one that
         ``copriv-owner token`` has made; any other text is refused and not sent. Without this key no

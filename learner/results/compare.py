@@ -23,6 +23,10 @@ HEADS = (
 )
 
 ONE_DRAW = "Each run drew its noise once; copriv sweep says how far runs of one study differ."
+UNLIKE = (
+    "These runs have different best models, against which relative fitness is measured: compare a "
+    "run with its own public model, not with the others' relative fitness."
+)
 
 
 def comparison_table(runs: Mapping[str, Summary]) -> Table:
@@ -43,7 +47,7 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
     """
     rows = [_row(name, summary) for name, summary in runs.items()]
     first = paragraphs(compared_warnings(runs), "warning")
-    first += paragraphs([verdict(runs)], "verdict") + paragraphs([ONE_DRAW])
+    first += paragraphs([verdict(runs)], "verdict") + paragraphs(notes(runs))
     caption = (
         "Quality is the main measure in raw units, on the records that each run could judge on"
     )
@@ -84,6 +88,16 @@ def verdict(runs: Mapping[str, Summary]) -> str:
         "These runs were not judged on the same records by the same measure: their qualities do "
         "not compare."
     )
+
+
+def notes(runs: Mapping[str, Summary]) -> list[str]:
+    """What to know of their numbers: another loss, other records or settings are another unit."""
+    units = {
+        (summary.loss, summary.delta, f"{summary.fitness_optimal:.6g}")
+        for summary in runs.values()
+        if summary.fitness_optimal is not None
+    }
+    return [UNLIKE, ONE_DRAW] if len(units) > 1 else [ONE_DRAW]
 
 
 def _judged_on(summary: Summary) -> tuple[object, ...]:

@@ -124,7 +124,9 @@ def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
     x = np.array([point[0] for point in points])
 
     def line(name: str, values: list[float], color: str, dashes: str = "") -> Line:
-        return Line(name=name, x=x, y=np.array(values), color=color, dashes=dashes)
+        # The own model of an only owner is the best one: 0 has no place on such an axis.
+        y = np.array(values)
+        return Line(name=name, x=x[y > 0], y=y[y > 0], color=color, dashes=dashes)
 
     alone = [float(np.median(answer.alone)) for _, answer in points]
     lines = [

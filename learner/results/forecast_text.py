@@ -164,12 +164,13 @@ def smallest_words(smallest: Smallest, name: str, value: float | None) -> str:
     >>> one = Smallest(epsilon=0.01, records=40.0, owners=None, or_below=("epsilon",))
     >>> smallest_words(one, "epsilon", 0.01), smallest_words(one, "records", 40.0)
     ('0.01, the smallest tried, or below', '40')
-    >>> smallest_words(one, "owners", None)
-    'none that was tried'
+    >>> smallest_words(one, "owners", None), smallest_words(one, "records", 1362.4)
+    ('none that was tried', '1,362')
     """
     if value is None:
         return "none that was tried"
-    return f"{value:,.3g}" + (", the smallest tried, or below" if name in smallest.or_below else "")
+    below = ", the smallest tried, or below" if name in smallest.or_below else ""
+    return number_words(value) + below
 
 
 def _ways_sentence(smallest: Smallest) -> str:

@@ -37,9 +37,10 @@ def _measures(found: ValidationSummary) -> str:
         [what, *_cells(one, drowned=drowned, exact=knows)]
         for what, one, drowned in measure_rows(found)
     ]
+    whose = "its" if found.owners == 1 else "their"
     caption = (
         f"What {counted(found.owners, 'owner answers', 'owners answer')} about "
-        f"{counted(found.records, 'record')} of their own: "
+        f"{counted(found.records, 'record')} of {whose} own: "
         f"intervals of noise and sampling, {found.coverage:.0%}"
     )
     return table("validation", caption, heads, rows)

@@ -74,7 +74,8 @@ def _kept(summary: Summary) -> str:
         )
     if summary.validation is None:
         return "What was kept for it is not spent."
-    return "They spent nothing on it."
+    who = "It" if len(summary.validation_missing) == 1 else "They"
+    return f"{who} spent nothing on it."
 
 
 def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured, bool]]:
@@ -209,10 +210,11 @@ def _better(found: ValidationSummary) -> list[str]:
     if less is None:
         return []
     bound = found.difference_bound or 0.0
+    by = "By its answer" if found.owners == 1 else "By their answers"
     if is_drowned(less, 2.0 * bound):
         differs = _unknown(less, bound)
         return [
-            "By their answers it cannot be told from the public records' model, which is free. By "
+            f"{by} it cannot be told from the public records' model, which is free. By "
             f"how much its mean loss differs is {differs}: only a larger epsilon or more records "
             "would decide."
         ]
@@ -225,7 +227,7 @@ def _better(found: ValidationSummary) -> list[str]:
             "predict and copriv export take that one with --public"
         )
     return [
-        f"By their answers {verdict}. Its mean loss less that of the public records' model is "
+        f"{by} {verdict}. Its mean loss less that of the public records' model is "
         f"{words(less)}: below 0 it is better. Each record's difference counts as at most "
         f"{number_words(bound)}; the interval allows for that as far as the public records show it."
     ]

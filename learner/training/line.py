@@ -34,6 +34,7 @@ from common.errors import (
     UntrustedError,
 )
 from common.terms import Enrollment, Query, Response, StudyTerms
+from learner.algorithms.protocol import check_inside
 from learner.training.claims import Promise, check_enrollment, check_response
 from learner.training.line_state import LineAction, LineEvent, LineState, Numbers, after
 from learner.training.owners import Owner
@@ -211,6 +212,7 @@ class OwnerLine(_Contact):
 
     def question(self, theta: Vector) -> Query:
         """The next number, asked at theta."""
+        check_inside(theta, self._terms.theta_max)
         return Query(study_id=self._terms.study_id, sequence=self.numbers.next, theta=theta)
 
     def _numbered(self, query: Query, theta: Vector) -> tuple[Query, Response] | None:

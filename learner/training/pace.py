@@ -51,8 +51,8 @@ class Pace:
         self._quiet_since: float | None = None
         # Ticks that nobody answered since somebody did, and when the first of them was asked.
         self._missed, self._missed_since = 0, 0.0
-        # Whether it was announced that everything waits.
-        self._announced = False
+        # Whether it was announced that everything waits, and that the run ends without some.
+        self._announced = self._ended = False
 
     def replayed(self, entry: TickEntry) -> None:
         """An earlier start came as far as this tick."""
@@ -111,7 +111,7 @@ class Pace:
         Raises:
           RefusedError: All owners have left.
           UnreachableError: All others were away for ``patience`` seconds, or came back and did
-            not answer for as long.
+            not answer for as long; and none has given all that it promised.
         """
         raise_if_all_left(lines)
         # Those that have given all they promised are not waited for.
@@ -120,6 +120,19 @@ class Pace:
             for line in lines
             if line.answered < line.promised and line.state is not LineState.LEFT
         ]
+        try:
+            self._wait_for_one_of(missing)
+        except UnreachableError:
+            # What the others gave is all that they ever give: it must not wait for one of those
+            # that may be gone for good.
+            if not any(0 < line.promised <= line.answered for line in lines):
+                raise
+            self._announce_end(missing)
+            return False
+        return bool(missing)
+
+    def _wait_for_one_of(self, missing: Sequence[OwnerLine]) -> None:
+        """Return once one of them is not away, or none is missing."""
         # A tick of owners that are gone says nothing of the others, who may have theirs later.
         if self._asked is not None:
             self._quiet_since = self._quiet_since or self._asked
@@ -132,7 +145,6 @@ class Pace:
                 raise self.nobody_answered(missing)
             self._announce(missing)
             self.rest()
-        return bool(missing)
 
     def nobody_answered(self, lines: Sequence[OwnerLine]) -> UnreachableError:
         """The error where these were waited for in vain."""
@@ -145,6 +157,13 @@ class Pace:
             self._announced = True
             names = ", ".join(line.status for line in missing)
             log.warning("waiting for %s; gives up after %g s", names, self.patience)
+
+    def _announce_end(self, missing: Sequence[OwnerLine]) -> None:
+        """Say once who is not waited for any more."""
+        if not self._ended:
+            self._ended = True
+            names = ", ".join(line.owner.name for line in missing)
+            log.warning("the others gave all that they promised; the run ends without %s", names)
 
     def _miss(self, missing: Sequence[OwnerLine], *, asked: float) -> None:
         """Owners that come back again and again, and never answer, are not waited for either."""

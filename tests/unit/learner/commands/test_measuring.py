@@ -1,5 +1,8 @@
 """What a simulation compares its run with."""
 
+from contextlib import closing
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,6 +61,46 @@ def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map
         evaluated.relative_fitness, rel=1e-4
     )
     assert psi[-1] == pytest.approx(evaluated.relative_fitness, rel=1e-9)
+
+
+class Still(MemoryOwner):
+    """Its answers move no model, as noise may have it by chance."""
+
+    def answer(self, query):
+        response = super().answer(query)
+        return replace(response, gradient=np.zeros_like(response.gradient))
+
+
+def test_a_run_without_noise_that_leaves_the_box_takes_no_results_along(
+    feature_map, tmp_path, caplog
+):
+    """All of epsilon is spent by then."""
+    table = {
+        "name": "small",
+        "profile": "published",
+        "seed": 3,
+        "features": {"map": "unused.json"},
+        "model": {"loss": "squared", "theta_max": 0.1, "regularisation": 0.01},
+        "algorithm": {"name": "synchronous-1", "rule": "printed", "horizon": 5, "rho": 1e3},
+        "privacy": {"epsilon": 1, "sensitivity": "clip", "clip": 0.5},
+        "owners": [{"name": name} for name in NAMES],
+    }
+    settings = check_settings(StudySettings, table, where="test")
+    rng, domain = np.random.default_rng(1), feature_map.domain
+    x = rng.uniform(-1, 1, size=(60, feature_map.num_features)) * domain.feature_bound
+    shard = Records(features=x, targets=np.full(60, domain.target_bound))
+    owners = [Still(name, shard, seed=1) for name in NAMES]
+    public, trace = PublicSide(feature_map=feature_map, records=None), Trace(NAMES)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        watch = Watch(applied=trace.append)
+        outcome = train(settings, public, owners, journal=journal, watch=watch)
+    evaluated, psi = evaluate(outcome, trace, [shard, shard], public, noiseless=True)
+    assert evaluated.relative_fitness_noiseless is None
+    assert len(psi) == 5
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "copriv.learner"]
+    assert said.startswith(
+        "the same run without noise is left out: the model has left the box of half side 0.1"
+    )
 
 
 def test_a_model_that_is_better_than_the_best_one_by_what_that_is_off_is_the_best_one():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.results.compare import verdict
+from learner.results.compare import ONE_DRAW, UNLIKE, notes, verdict
 from learner.results.summary import Interval, QualitySummary
 
 
@@ -26,3 +26,18 @@ def test_the_best_run_has_the_least_error_or_the_largest_share_right(summary, me
     told = verdict({"a": run(0.7), "b": run(0.8), "c": run(0.75)})
     reached = {"a": "0.7", "b": "0.8"}[best]
     assert told == f"Best: {best}, with {words} {reached} on the same 90 records."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, [ONE_DRAW]),
+        ({"fitness_optimal": 0.3}, [UNLIKE, ONE_DRAW]),
+        ({"loss": "huber", "delta": 0.5}, [UNLIKE, ONE_DRAW]),
+        ({"fitness_optimal": None, "relative_fitness": None}, [ONE_DRAW]),
+    ],
+    ids=["alike", "other records", "another loss", "not evaluated"],
+)
+def test_relative_fitness_to_different_best_models_is_told_apart(summary, changes, told):
+    one = summary().model_copy(update={"fitness_optimal": 0.2, "relative_fitness": 0.1})
+    assert notes({"a": one, "b": one.model_copy(update=changes)}) == told

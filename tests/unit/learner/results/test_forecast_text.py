@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest
+from learner.results.forecast_page import _curve
 from learner.results.forecast_text import owner_row, sentences
 from learner.results.page import texts
 
@@ -55,3 +57,27 @@ def test_the_best_of_what_was_tried_is_that_of_the_least_relative_fitness():
     )
     best = "best found: T = 30 (0.1), clip = 1.5 (0.2), split = schedule (0.25)"
     assert best in sentences(verdict)
+
+
+def test_the_own_model_of_an_only_owner_is_drawn_at_no_number():
+    """It is the best one, 0, which a logarithmic axis does not reach."""
+
+    def answer(alone):
+        return Answer(
+            relative_fitness=0.02,
+            by_world=[0.02],
+            low=0.01,
+            high=0.03,
+            alone=alone,
+            public=0.05,
+            horizon=1,
+            clip=None,
+            constant=1.0,
+            split="schedule",
+            algorithm="moments",
+        )
+
+    page = _curve("owners", {"1": answer([0.0]), "2": answer([0.04, 0.04])})
+    assert page.count("<title>alone, middle owner, ") == 1
+    assert page.count("<title>together, ") == 2
+    assert ">0.001<" not in page

@@ -114,6 +114,22 @@ def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summaris
     assert found.difference.high == pytest.approx(without.high + 0.01)
 
 
+@pytest.mark.parametrize("owners", [1, 2])
+def test_answers_are_told_of_as_many_as_gave_them(summarised, summary, owners):
+    found = summarised(0.02).model_copy(update={"owners": owners})
+    made = summary().model_copy(
+        update={"validation": found, "validation_missing": {"b": "away", "c": "away"}}
+    )
+    by = {1: "By its answer ", 2: "By their answers "}[owners]
+    whose = {1: "of its own", 2: "of their own"}[owners]
+    told = validation_lines(made)
+    assert told[1].startswith(by)
+    assert f"about 10,000 records {whose}: " in validation_part(made)
+    assert told[-1].endswith("They spent nothing on it.")
+    fewer = made.model_copy(update={"validation_missing": {"b": "away"}})
+    assert validation_lines(fewer)[-1].endswith("It spent nothing on it.")
+
+
 @pytest.mark.parametrize(
     ("difference", "cut_below", "said"),
     [
@@ -132,7 +148,7 @@ def test_the_verdict_is_what_the_whole_interval_says(
 ):
     found = summarised(difference, cut_below=cut_below)
     lines = validation_lines(summary().model_copy(update={"validation": found}))
-    assert f"By their answers {said}." in lines[1]
+    assert f"By its answer {said}." in lines[1]
     # Which of the two has the smaller loss is said where the verdict does not say it.
     less = f"Its mean loss less that of the public records' model is {difference:.3g} ("
     assert less in lines[1]

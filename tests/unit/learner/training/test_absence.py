@@ -73,6 +73,55 @@ def positions(lines, owners, pace):
     return seen
 
 
+class IsGone(MemoryOwner):
+    """Unreachable for good from its second query on."""
+
+    is_gone = False
+
+    def answer(self, query):
+        self.is_gone = self.is_gone or query.sequence == 2
+        self._check()
+        return super().answer(query)
+
+    def enroll(self, terms):
+        self._check()
+        return super().enroll(terms)
+
+    def _check(self):
+        if self.is_gone:
+            raise UnreachableError("away")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 0, 1, 0, 1), (0, 1, 0, 1, 1, 0)])
+def test_what_all_others_gave_is_not_lost_by_one_that_is_gone_for_good(
+    order, few_records, make_terms, monkeypatch, caplog
+):
+    """Whoever has the last tick of the schedule."""
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
+    terms = make_terms(responses=3, horizon=6)
+    owners = [MemoryOwner("stays", few_records, seed=1), IsGone("goes", few_records, seed=2)]
+    lines = [OwnerLine(owner, terms) for owner in owners]
+    for line in lines:
+        line.enroll()
+    seen = positions(lines, order, Pace(time_scale=0.0, patience=0.2))
+    assert seen == [0, 1, 2, order.index(0, 3)]
+    said = [each.getMessage() for each in caplog.records if each.name == "copriv.learner"]
+    told = "the others gave all that they promised; the run ends without goes"
+    assert said.count(told) == (order[-1] == 1)
+
+
+def test_a_run_is_not_ended_by_who_is_gone_before_another_has_given_all(
+    few_records, make_terms, monkeypatch
+):
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
+    owners = [IsGone(name, few_records, seed=1) for name in ("north", "south")]
+    lines = [OwnerLine(owner, make_terms(responses=2, horizon=4)) for owner in owners]
+    for line in lines:
+        line.enroll()
+    with pytest.raises(UnreachableError, match=r"no owner answered for 0\.2 seconds"):
+        positions(lines, (0, 1, 0, 1), Pace(time_scale=0.0, patience=0.2))
+
+
 def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
     few_records, make_terms, caplog
 ):
