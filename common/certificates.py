@@ -72,6 +72,16 @@ def _holder(certificate: bytes) -> Peer:
     return Peer(name=text, role=role_named(uris), expires=read.not_valid_after_utc)
 
 
+def certificates_alone(pem: bytes) -> str:
+    """The certificates of a PEM file, without what stands beside them, such as a key, or words.
+
+    Raises:
+      Exception: Any of ``UNREADABLE``, where there is none, or one cannot be read.
+    """
+    read = x509.load_pem_x509_certificates(pem)
+    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in read).decode("ascii")
+
+
 def days_left(identity: Identity) -> str:
     """How long our certificate lasts, in words, and its CA or one behind it if that ends first."""
     own, first = holder(identity).expires, end_of(identity)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import os
 import socket
 import ssl
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from common.errors import InputError, UnreachableError, UntrustedError
+from common.handshakes import Secured
 from common.proxies import ProxyRefusedError, open_connection, proxy_for
 from common.tls import (
     MAKERS,
@@ -167,7 +167,7 @@ def _as_plain_text(connection: socket.socket) -> Cause:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        _secured(context, connection).close()
+        Secured(context, connection)
     except ssl.SSLError as error:
         if "ALERT" not in str(error.reason):
             return Cause.STALLED
@@ -190,11 +190,11 @@ def _with_certificate(
     context = _context(identity)
     is_reached = False
     try:
-        with _secured(context, connection, host) as secured:
-            is_reached = True
-            # Whoever accepts us speaks first, as HTTP/2 wants it; gRPC hangs up on all others.
-            if secured.recv(1):
-                return _peer(secured.getpeercert() or {}, far)
+        secured = Secured(context, connection, host)
+        is_reached = True
+        # Whoever accepts us speaks first, as HTTP/2 wants it; gRPC hangs up on all others.
+        if secured.speaks():
+            return _peer(secured.certificate, far)
     except ssl.SSLCertVerificationError as error:
         return error
     except ssl.SSLError as error:
@@ -208,27 +208,6 @@ def _with_certificate(
     except ConnectionError:
         pass
     return None if is_reached else Cause.STALLED
-
-
-def _secured(
-    context: ssl.SSLContext, connection: socket.socket, host: str | None = None
-) -> ssl.SSLSocket:
-    """A connection after a handshake.
-
-    Raises:
-      OSError: There was none. Of a side that was gone before it, Python alone would leave a socket
-        open, or take it for one that needs no handshake.
-    """
-    gone = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-    try:
-        connection.getpeername()
-    except OSError:
-        raise gone from None
-    secured = context.wrap_socket(connection, server_hostname=host)
-    if secured.version() is None:
-        secured.close()
-        raise gone
-    return secured
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
@@ -321,8 +300,7 @@ def _shown(connection: socket.socket, identity: Identity) -> Mapping[str, Any]:
     context = _context(identity)
     context.check_hostname = False
     context.verify_flags |= NO_CHECK_TIME
-    with _secured(context, connection) as secured:
-        return secured.getpeercert() or {}
+    return Secured(context, connection).certificate
 
 
 def _hosts(certificate: Mapping[str, Any]) -> str:

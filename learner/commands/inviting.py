@@ -8,10 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from common.certificates import holder
+from common.certificates import UNREADABLE, certificates_alone, holder
 from common.errors import InputError
 from common.files import make_folder, real_path, write_or_refuse
-from common.joining import Invitation, fingerprint, read_request, write_invitation
+from common.joining import (
+    LARGEST_PEM,
+    Invitation,
+    fingerprint,
+    read_request,
+    write_invitation,
+)
 from common.privacy import epsilon_in_words, in_short
 from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
@@ -184,12 +190,30 @@ def _invitation(
         learner=holder(identity).name,
         way="attach" if settings.algorithm.initiative == "owner" else "serve",
         address=address,
-        ca=identity.ca.decode("ascii"),
+        ca=_ca_of(identity),
         loss=settings.model.loss,
         theta_max=settings.model.theta_max,
         epsilon=settings.promised(entry),
         kappa=settings.privacy.kappa,
     )
+
+
+def _ca_of(identity: Identity) -> str:
+    """The study's CA; whatever else stands in its file is not sent to anybody.
+
+    Raises:
+      InputError: There is more of it than an invitation has room for, or it cannot be read.
+    """
+    try:
+        alone = certificates_alone(identity.ca)
+    except UNREADABLE:
+        alone = ""
+    if not 0 < len(alone) <= LARGEST_PEM:
+        raise InputError(
+            f"tls.ca: {identity.paths.ca} has certificates that cannot be read, or more of them "
+            "than an invitation has room for; leave only the study's CA in it"
+        )
+    return alone
 
 
 def admit_requests(

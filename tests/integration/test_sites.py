@@ -822,6 +822,18 @@ def test_invitations_hold_no_secret(study):
         assert not any(secret in path.read_text() for secret in secrets)
 
 
+def test_an_invitation_has_the_certificates_of_the_cas_file_and_nothing_else_of_it(study):
+    """A comment that is no ASCII was a traceback, and a key that stood there was sent to all."""
+    ca, key = study.folder / "certs/learner/ca.pem", study.folder / "certs/ca/key.pem"
+    alone = ca.read_text()
+    ca.write_text(f"# CA of Z\u00fcrich\n{key.read_text()}{alone}")
+    assert study.invite().returncode == 0
+    for path in (study.folder / "exchange").glob("*.invitation"):
+        assert json.loads(path.read_text())["ca"] == alone
+    ca.write_text(100 * alone)
+    one_sentence(study.invite(), "more of them than an invitation has room for; leave only the")
+
+
 def test_invite_says_what_is_missing(study):
     alone = {"algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"}}
     one_sentence(study.invite(**alone), "give --address HOST:PORT")

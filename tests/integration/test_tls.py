@@ -298,7 +298,6 @@ def test_who_takes_connections_and_says_nothing_is_no_matter_of_certificates(
 
 @pytest.mark.parametrize("whose", ["learner", None])
 def test_who_hangs_up_before_a_handshake_is_no_matter_of_certificates(tmp_path, monkeypatch, whose):
-    """Python leaves a socket open then, or takes it for one that needs no handshake."""
     ours = None if whose is None else identity(certs(tmp_path / "ours") / whose)
     is_open, hung_up = threading.Event(), threading.Event()
 
