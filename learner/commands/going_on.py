@@ -63,6 +63,11 @@ class Training:
         """What to do when nobody answers."""
         return f"start them, then: {self.resume}"
 
+    def after_end(self) -> str:
+        """What to do when it can never go on."""
+        abandon = close_command(self.folder, insecure=self.insecure, abandon=True)
+        return f"; what owners still reserve for this one comes back by `{abandon}`"
+
 
 @dataclass(frozen=True)
 class Simulating:
@@ -89,6 +94,10 @@ class Simulating:
     def after_absence(self) -> str:
         """What to do when nobody answers."""
         return self.again()
+
+    def after_end(self) -> str:
+        """What to do when it can never go on: nothing, its owners ended with it."""
+        return ""
 
 
 def stoppable_run(run: Training | Simulating) -> AbstractContextManager[None]:

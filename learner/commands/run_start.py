@@ -15,6 +15,7 @@ from common.command import stoppable
 from common.errors import InputError, UnreachableError
 from common.files import make_folder, refused, write_or_refuse
 from common.model import Model
+from learner.algorithms.protocol import OutsideBoxError
 from learner.commands.display import Display
 from learner.commands.going_on import Simulating, Training
 from learner.commands.measuring import evaluate
@@ -157,6 +158,8 @@ def _trained(
                 )
         except UnreachableError as error:
             raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
+        except OutsideBoxError as error:
+            raise InputError(f"{error}{going_on.after_end()}") from None
         return outcome, study_id, display.edge
 
 

@@ -124,6 +124,25 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     assert nothing.stderr.endswith("no run was started there; give the folder of a run\n")
 
 
+def test_a_run_whose_model_leaves_the_box_says_what_to_set_and_how_epsilon_comes_back(
+    owner_folder, serve_owner, typed, tmp_path
+):
+    """Its owners would refuse to answer there, so it can never go on."""
+    running = {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
+    study, run = write_study(tmp_path, running), tmp_path / "run"
+    printed = ("algorithm.name=synchronous-1", "algorithm.rule=printed", "algorithm.rho=1e6")
+    changes = [word for each in printed for word in ("--set", each)]
+    trained = typed("copriv", "train", study, "--out", run, *changes)
+    assert trained.returncode == 2
+    assert "the model has left the box of half side 2 (model.theta_max)" in trained.stderr
+    assert 'algorithm.rule = "corrected"' in trained.stderr
+    assert f"reserve for this one comes back by `copriv close {run} --abandon`" in trained.stderr
+    assert "Traceback" not in trained.stderr
+    assert held(tmp_path, "owner-a") == 1
+    assert typed("copriv", "close", run, "--abandon").returncode == 0
+    assert held(tmp_path, "owner-a") < 1
+
+
 def test_a_folder_without_a_journal_is_not_taken_for_a_run(
     owner_folder, serve_owner, typed, tmp_path
 ):
