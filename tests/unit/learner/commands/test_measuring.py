@@ -23,19 +23,25 @@ NAMES = ("north", "south")
 OWN = {"learner": {"own": "south", "shows_model": True}}
 
 
-@pytest.mark.parametrize("changes", [{}, OWN, {"groups": [NAMES]}], ids=["plain", "own", "groups"])
-def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map, tmp_path):
-    table = {
+def study(*, theta_max, algorithm, epsilon):
+    """A table of settings of both owners."""
+    return {
         "name": "small",
         "profile": "published",
         "seed": 3,
         "features": {"map": "unused.json"},
-        "model": {"loss": "squared", "theta_max": 1.0, "regularisation": 0.01},
-        "algorithm": {"name": "asynchronous", "horizon": 40, "rho": 0.05},
-        # So little noise that what it changes is far below what a clip does.
-        "privacy": {"epsilon": 10**7, "sensitivity": "clip", "clip": 0.5},
+        "model": {"loss": "squared", "theta_max": theta_max, "regularisation": 0.01},
+        "algorithm": algorithm,
+        "privacy": {"epsilon": epsilon, "sensitivity": "clip", "clip": 0.5},
         "owners": [{"name": name} for name in NAMES],
     }
+
+
+@pytest.mark.parametrize("changes", [{}, OWN, {"groups": [NAMES]}], ids=["plain", "own", "groups"])
+def test_the_run_without_noise_is_the_run_but_for_its_noise(changes, feature_map, tmp_path):
+    algorithm = {"name": "asynchronous", "horizon": 40, "rho": 0.05}
+    # So little noise that what it changes is far below what a clip does.
+    table = study(theta_max=1.0, algorithm=algorithm, epsilon=10**7)
     settings = check_settings(StudySettings, table | changes, where="test")
     rng, domain = np.random.default_rng(1), feature_map.domain
     shards = []
@@ -75,16 +81,8 @@ def test_a_run_without_noise_that_leaves_the_box_takes_no_results_along(
     feature_map, tmp_path, caplog
 ):
     """All of epsilon is spent by then."""
-    table = {
-        "name": "small",
-        "profile": "published",
-        "seed": 3,
-        "features": {"map": "unused.json"},
-        "model": {"loss": "squared", "theta_max": 0.1, "regularisation": 0.01},
-        "algorithm": {"name": "synchronous-1", "rule": "printed", "horizon": 5, "rho": 1e3},
-        "privacy": {"epsilon": 1, "sensitivity": "clip", "clip": 0.5},
-        "owners": [{"name": name} for name in NAMES],
-    }
+    printed = {"name": "synchronous-1", "rule": "printed", "horizon": 5, "rho": 1e3}
+    table = study(theta_max=0.1, algorithm=printed, epsilon=1)
     settings = check_settings(StudySettings, table, where="test")
     rng, domain = np.random.default_rng(1), feature_map.domain
     x = rng.uniform(-1, 1, size=(60, feature_map.num_features)) * domain.feature_bound

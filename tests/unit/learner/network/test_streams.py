@@ -184,25 +184,32 @@ def test_streams_that_follow_each_other_are_watched_by_one_thread():
     assert sum(thread.name == "overdue" for thread in threading.enumerate()) <= 1
 
 
+def is_watched():
+    return any(thread.name == "overdue" for thread in threading.enumerate())
+
+
+def is_given_up(channel, server):
+    """Whether who never answers is given up in time."""
+    stream = open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
+    began = time.monotonic()
+    # Whom nobody gives up is ended otherwise, by its server.
+    ended = threading.Timer(LONG / 2, server.stop, [None])
+    ended.start()
+    with pytest.raises(TimeoutError):
+        ask(stream, b"a")
+    ended.cancel()
+    in_time = time.monotonic() - began < LONG / 2
+    stream.end()
+    return in_time
+
+
 def test_streams_are_watched_again_after_a_while_without_any():
     """Or an owner that never answers would not be given up."""
-
-    def is_watched():
-        return any(thread.name == "overdue" for thread in threading.enumerate())
-
     server, address = serving(silence)
     with grpc.insecure_channel(address) as channel:
         for _ in range(2):
-            stream = open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
             began = time.monotonic()
-            # Whom nobody gives up is ended otherwise, by its server.
-            ended = threading.Timer(LONG / 2, server.stop, [None])
-            ended.start()
-            with pytest.raises(TimeoutError):
-                ask(stream, b"a")
-            ended.cancel()
-            assert time.monotonic() - began < LONG / 2
-            stream.end()
+            assert is_given_up(channel, server)
             while is_watched() and time.monotonic() - began < LONG:
                 time.sleep(0.05)
             assert not is_watched()
@@ -217,19 +224,11 @@ def test_a_watch_that_found_no_thread_is_begun_with_the_next_stream(monkeypatch)
 
     server, address = serving(silence)
     with grpc.insecure_channel(address) as channel:
-        while any(thread.name == "overdue" for thread in threading.enumerate()):
+        while is_watched():
             time.sleep(0.05)
         with monkeypatch.context() as full:
             full.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(RuntimeError, match="new thread"):
                 open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
-        stream = open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
-        began = time.monotonic()
-        ended = threading.Timer(LONG / 2, server.stop, [None])
-        ended.start()
-        with pytest.raises(TimeoutError):
-            ask(stream, b"a")
-        ended.cancel()
-        assert time.monotonic() - began < LONG / 2
-        stream.end()
+        assert is_given_up(channel, server)
     server.stop(None)
