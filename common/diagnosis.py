@@ -306,11 +306,19 @@ def _shown(connection: socket.socket, identity: Identity) -> Mapping[str, Any]:
 def _hosts(certificate: Mapping[str, Any]) -> str:
     """The DNS names and addresses a certificate is for."""
     hosts = [
-        str(ipaddress.ip_address(value.strip())) if kind == "IP Address" else value
+        _short(value) if kind == "IP Address" else value
         for kind, value in _alternatives(certificate)
         if kind in {"DNS", "IP Address"}
     ]
     return ", ".join(hosts) or "nobody"
+
+
+def _short(address: str) -> str:
+    """An address as people write it; of one that a certificate has wrongly, what TLS calls it."""
+    try:
+        return str(ipaddress.ip_address(address.strip()))
+    except ValueError:
+        return address
 
 
 def _alternatives(certificate: Mapping[str, Any]) -> list[tuple[str, str]]:
