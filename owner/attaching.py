@@ -8,7 +8,7 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 from __future__ import annotations
 
 import logging
-import random
+import secrets
 import threading
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,7 @@ class Attachment:
             if over and not self._stay:
                 return
             wait = SHORTEST_WAIT_SECONDS if greeted else min(2 * wait, LONGEST_WAIT_SECONDS)
-            self._ending.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311
+            self._ending.wait(wait * secrets.SystemRandom().uniform(0.5, 1.0))
 
     def end(self) -> None:
         """Disconnect from the learner; what is open in the study stays open."""

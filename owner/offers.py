@@ -6,8 +6,8 @@ never about privacy; it must not look at a record.
 
 from __future__ import annotations
 
-import random
 import re
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -90,8 +90,8 @@ class Offers:
         settings, now = self._settings, self._now()
         if settings.hours and not any(is_within(span, now) for span in settings.hours):
             return False
-        # Not a secret: the learner sees what becomes of its offers.
-        if random.random() >= settings.probability:  # noqa: S311
+        # The learner sees what becomes of its offers: a draw whose seed nobody else has, no secret.
+        if secrets.SystemRandom().random() >= settings.probability:
             return False
         return settings.delay == 0 or self._pauses(learner)
 
@@ -102,7 +102,7 @@ class Offers:
                 return False
             self._pausing[learner] += 1
         try:
-            self._pause(random.expovariate(1 / self._settings.delay))
+            self._pause(secrets.SystemRandom().expovariate(1 / self._settings.delay))
         finally:
             with self._lock:
                 self._pausing[learner] -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import queue
-import random
+import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -265,7 +265,7 @@ class BroadcastTicks(LiveTicks):
             for owner, line in enumerate(self._lines)
             if line.state.can_be_asked and owner not in self._thinking
         ]
-        random.shuffle(asked)
+        secrets.SystemRandom().shuffle(asked)
         self._thinking.update(asked)
         for owner in asked:
             threading.Thread(

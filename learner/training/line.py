@@ -14,7 +14,7 @@ next. The new query is durable before it is asked.
 from __future__ import annotations
 
 import logging
-import random
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -390,4 +390,4 @@ def hears(line: OwnerLine) -> bool:
 
 def _jitter() -> float:
     """Many learners should not knock at the same moment."""
-    return random.uniform(0.5, 1.0)  # noqa: S311
+    return secrets.SystemRandom().uniform(0.5, 1.0)

@@ -1,5 +1,6 @@
 """Which offers an owner accepts."""
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import time
@@ -52,6 +53,13 @@ def test_pauses_are_exponential_with_the_mean_that_is_set():
     error = 5 * 0.2 / np.sqrt(10_000)
     assert np.mean(pauses) == pytest.approx(0.2, abs=error)
     assert np.std(pauses) == pytest.approx(0.2, abs=3 * error)
+
+
+def test_the_callers_own_random_numbers_stay_theirs():
+    before = random.getstate()
+    assert offers(pauses := [], delay=1.0).accepts("ann")
+    assert len(pauses) == 1
+    assert random.getstate() == before
 
 
 def test_no_learner_has_all_pauses_and_those_that_end_make_room():
