@@ -208,7 +208,8 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
     seen = look_at_columns(loaded.raw, pinned)
     doubts = refuse_faults(seen, accepted=allowed.accepted)
     fit = "but look at this" if doubts else "and every column fits the feature map"
-    told = records_in_words(seen, empty_rows=count_empty_rows(loaded.raw, pinned))
+    empty = count_empty_rows(loaded.raw, pinned)
+    told = records_in_words(seen, empty_rows=empty, left_out=loaded.left_out)
     return "\n".join([f"{records}, {fit}", *told, *doubts])
 
 
