@@ -233,10 +233,12 @@ def one_of(values: Sequence[str]) -> str:
 def taken_for_none(values: Sequence[str]) -> str:
     """Which values of a column its rule takes for none; empty for no such value.
 
+    Each is named: whoever wrote the map could hide one of the records' own among others.
+
     >>> taken_for_none(["0", "999"]), taken_for_none([])
     (" (the study takes '0' or '999' for none)", '')
     """
-    return f" (the study takes {one_of(values)} for none)" if values else ""
+    return f" (the study takes {any_of([*map(repr, values)])} for none)" if values else ""
 
 
 def _listed(names: Sequence[str], known: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from common.addresses import check_free
 from common.errors import InputError
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.memory_limit import available_bytes
-from common.own_files import everybodys_folder, is_read_by_others
+from common.own_files import everybodys_folder, is_read_by_others, is_written_by_all
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
@@ -144,6 +144,23 @@ def mode_finding(rule: str, path: Path) -> Finding:
     if folder is not None:
         return fails(rule, f"{path}: others can replace it; chmod o-w {folder}")
     return passes(rule, f"{path}: mode {mode:o}")
+
+
+def written_findings(rule: str, path: Path) -> Iterator[Finding]:
+    """That others can write a file that says who is let in, if they can.
+
+    Args:
+      rule: The rule's name.
+      path: The file; one that cannot be found is told of where it is read.
+    """
+    if not os.path.exists(path):
+        return
+    found, folder = path.stat(), everybodys_folder(path)
+    if is_written_by_all(found):
+        mode = stat.S_IMODE(found.st_mode)
+        yield fails(rule, f"{path}: others can write it (mode {mode:o}); chmod o-w it")
+    elif folder is not None:
+        yield fails(rule, f"{path}: others can replace it; chmod o-w {folder}")
 
 
 def exposed_findings(rule: str, where: str, *, base: Path) -> Iterator[Finding]:

@@ -32,6 +32,20 @@ def warn_of_others(path: Path, *beside: Path) -> None:
         log.warning("%s can be replaced by others on this machine; chmod o-w %s", path, folder)
 
 
+def warn_of_writers(path: Path) -> None:
+    """Log a warning if others on this machine may write a file that says who is let in."""
+    if is_written_by_all(path.stat()):
+        log.warning("%s can be written by others on this machine; chmod o-w it", path)
+    folder = everybodys_folder(path)
+    if folder is not None:
+        log.warning("%s can be replaced by others on this machine; chmod o-w %s", path, folder)
+
+
+def is_written_by_all(found: os.stat_result) -> bool:
+    """Whether every user of this machine may write a file; a group may, as in folders above."""
+    return bool(found.st_mode & stat.S_IWOTH)
+
+
 def is_read_by_others(found: os.stat_result) -> bool:
     """Whether others on this machine may read a file of one user alone, or write to it.
 

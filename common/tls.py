@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from common.config import Settings
 from common.errors import InputError
-from common.own_files import warn_of_others
+from common.own_files import warn_of_others, warn_of_writers
 from common.places import Place
 from common.small_files import read_own
 
@@ -222,6 +222,7 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
     _check_kinds(identity)
     _check(paths, side)
     warn_of_others(paths.key)
+    warn_of_writers(paths.ca)
     return identity
 
 

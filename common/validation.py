@@ -25,6 +25,8 @@ from common.terms import StudyTerms
 # How loss, difference and table share epsilon, as far as a response holds them. Both sides must
 # know the same: other numbers are another release.
 LOSS_PART, DIFFERENCE_PART, TABLE_PART = 2, 1, 2
+# What the name of a study of its own ends with.
+SUFFIX = ":validation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,25 @@ class ValidationMeans:
     loss: float
     difference: float | None
     table: Matrix | None
+
+
+def validation_study(study_id: str) -> str:
+    """The name of the study in which owners say how good the model of a study is.
+
+    >>> validation_study("spring-1")
+    'spring-1:validation'
+    """
+    return study_id + SUFFIX
+
+
+def other_part(study_id: str) -> str:
+    """The name of what comes out of the same epsilon: of a training its validation, or back.
+
+    >>> other_part("spring-1"), other_part("spring-1:validation")
+    ('spring-1:validation', 'spring-1')
+    """
+    trained = study_id.removesuffix(SUFFIX)
+    return trained if trained != study_id else validation_study(study_id)
 
 
 def factors_of(terms: StudyTerms) -> Factors:

@@ -209,12 +209,13 @@ class DataOwner:
         self._maker.check(terms, learner)
         with self._studies.lock:
             # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
-            self._ledger.check_left(terms.epsilon, lifetime=self._lifetime.epsilon)
+            self._lifetime.check_study(terms, learner)
         study = self._maker.prepare(terms)
         dropped = [study]
         try:
             with self._studies.lock:
                 if self._studies.is_new(terms, learner):
+                    self._lifetime.check_study(terms, learner)
                     self._ledger.open_study(
                         terms,
                         learner=learner,

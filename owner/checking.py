@@ -64,6 +64,7 @@ class DryRun:
       measured: Whether it was measured on public records, or taken from the map's bounds.
       seen: How the owner's columns fit the map.
       empty_rows: Records without a value in any column of the map.
+      left_out: How many n_i leaves out for want of a target; None where no setting says so.
       refusal: Why the owner would refuse the study; then nothing is known of its noise.
       trial: Where the study's numbers are from.
     """
@@ -80,6 +81,7 @@ class DryRun:
     measured: bool = False
     seen: tuple[ColumnSeen, ...] = ()
     empty_rows: int = 0
+    left_out: int | None = None
     refusal: RefusedError | None = None
     trial: TrialStudy = field(default_factory=TrialStudy)
 
@@ -220,6 +222,7 @@ def dry_run(
     found = DryRun(
         num_records=len(loaded.raw),
         columns=loaded.table.columns,
+        left_out=loaded.left_out,
         epsilon_left=epsilon_left(settings.policy, studies),
         studies=len(studies),
     )

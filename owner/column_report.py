@@ -73,16 +73,26 @@ def columns_table(seen: Sequence[ColumnSeen]) -> Table:
     return table
 
 
-def notes_below(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]:
+def notes_below(
+    seen: Sequence[ColumnSeen], *, empty_rows: int, left_out: int | None = None
+) -> Iterator[str]:
     """What stands below the table: what its columns are, and what no column of it shows."""
     yield LEGEND
-    yield from records_in_words(seen, empty_rows=empty_rows)
+    yield from records_in_words(seen, empty_rows=empty_rows, left_out=left_out)
 
 
-def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]:
+def records_in_words(
+    seen: Sequence[ColumnSeen], *, empty_rows: int, left_out: int | None
+) -> Iterator[str]:
     """The shares of classes, targets that are none, and rows that count and hold nothing."""
     yield from _class_shares(seen)
     for one in seen:
+        if one.kind == "target" and left_out is not None and (left_out or one.missing):
+            yield (
+                f"{brief(one.name)}: {counted(left_out, 'record has', 'records have')} no target "
+                f"that can be read{taken_for_none(one.missing)}, and n_i, which is public, leaves "
+                "them out; look whether everybody may know how many they are"
+            )
         if one.kind == "target" and one.filled:
             yield (
                 f"{brief(one.name)}: {percent_words(one.filled)} of the "

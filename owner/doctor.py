@@ -24,6 +24,7 @@ from common.machine import (
     port_finding,
     proxy_findings,
     reading_finding,
+    written_findings,
 )
 from common.mounts import unshared_locks
 from common.tables import open_source
@@ -82,6 +83,7 @@ def _line(settings: OwnerSettings, base: Path) -> Iterator[Finding]:
     else:
         yield found_by("certificate", lambda: own_certificate(settings, tls, base=base)[1])
         yield mode_finding("key", base / tls.key)
+        yield from written_findings("ca's mode", base / tls.ca)
     yield found_by("learners", lambda: _learners(settings, base))
     ports = {"listen": None if goes else address, "health": settings.health}
     for rule, taken in (ports | {"metrics": settings.metrics}).items():
@@ -208,7 +210,8 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
     seen = look_at_columns(loaded.raw, pinned)
     doubts = refuse_faults(seen, accepted=allowed.accepted)
     fit = "but look at this" if doubts else "and every column fits the feature map"
-    told = records_in_words(seen, empty_rows=count_empty_rows(loaded.raw, pinned))
+    empty = count_empty_rows(loaded.raw, pinned)
+    told = records_in_words(seen, empty_rows=empty, left_out=loaded.left_out)
     return "\n".join([f"{records}, {fit}", *told, *doubts])
 
 

@@ -51,11 +51,14 @@ class Loaded:
       raw: The columns that learners may use, or all where none is named.
       table: The same, as feature maps are applied to them.
       fingerprint: What the ledger is bound to: all columns of these records.
+      left_out: How many others have no readable target and are left out of n_i; None where no
+        setting leaves any out.
     """
 
     raw: pd.DataFrame
     table: PrivateTable
     fingerprint: str
+    left_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,13 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
         raw = raw[keep].reset_index(drop=True)
     is_typed = not any(isinstance(part.table, SqliteFile) for part in source.parts)
     raw = evenly_held(raw, is_typed=is_typed)
-    return Loaded(raw, _private(raw, settings, columns, where=where), _without(print_of_all, keep))
+    drops = settings.data.missing_target == "drop"
+    return Loaded(
+        raw,
+        _private(raw, settings, columns, where=where),
+        _without(print_of_all, keep),
+        left_out=parts.num_rows - len(raw) if drops else None,
+    )
 
 
 def _opened(settings: OwnerSettings, *, base: Path) -> Source:

@@ -326,7 +326,7 @@ def show_site(
     from owner.site_check import site_lines  # noqa: PLC0415
 
     if found.seen:
-        _show_columns(found.seen, found.empty_rows)
+        _show_columns(found.seen, found.empty_rows, left_out=found.left_out)
     for line in (*site_lines(settings, base=base), *found.lines(settings)):
         click.echo(line)
     if found.refusal is not None:
@@ -342,12 +342,14 @@ def show_site(
     _warn_of(refuse_faults(found.seen, accepted=accepted))
 
 
-def _show_columns(seen: Sequence[ColumnSeen], empty_rows: int) -> None:
+def _show_columns(
+    seen: Sequence[ColumnSeen], empty_rows: int, *, left_out: int | None = None
+) -> None:
     """Print how each column fits, for the officer alone."""
     from owner.column_report import columns_table, notes_below  # noqa: PLC0415
 
     console(width=100).print(columns_table(seen))
-    for note in notes_below(seen, empty_rows=empty_rows):
+    for note in notes_below(seen, empty_rows=empty_rows, left_out=left_out):
         click.echo(note)
 
 

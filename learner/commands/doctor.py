@@ -17,6 +17,7 @@ from common.machine import (
     mode_finding,
     port_finding,
     proxy_findings,
+    written_findings,
 )
 from common.tables import open_source, placed
 from common.texts import claimed, counted
@@ -49,6 +50,7 @@ def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
     yield found_by("certificate", lambda: _certificate(settings, base))
     if settings.tls is not None:
         yield mode_finding("key", base / settings.tls.key)
+        yield from written_findings("ca's mode", base / settings.tls.ca)
     yield from _tokens(settings, base)
     for rule, address in (
         ("listen", settings.network.listen),

@@ -32,15 +32,13 @@ from common.arrays import Vector
 from common.features import FeatureMap
 from common.releases import LEAST, MOST
 from common.terms import Records, StudyTerms
-from common.validation import Factors, factors_of
+from common.validation import Factors, factors_of, validation_study
 from learner.planning.noise_width import half_width
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.simulated.groups import consecutive_parts
 from learner.simulated.problem import Problem
 
-# What the name of a study of its own ends with.
-SUFFIX = ":validation"
 # Below this quantile of the public losses no bound is looked for: it would cut most of them.
 LOWEST_QUANTILE = 0.9
 CANDIDATES = 60
@@ -112,15 +110,6 @@ class ValidationBounds:
         if not all(abs(each or 0.0) <= MOST for each in others):
             raise ValueError("no spreads")
         return noted
-
-
-def validation_study(study_id: str) -> str:
-    """The name of the study in which owners say how good the model of a study is.
-
-    >>> validation_study("spring-1")
-    'spring-1:validation'
-    """
-    return study_id + SUFFIX
 
 
 def public_theta(plan: Plan, public: PublicSide) -> Vector | None:

@@ -15,7 +15,7 @@ from common.validation import ValidationMeans, tally, unpack_validation
 from learner.planning.public_side import PublicSide
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Summary
-from learner.results.validated import missing_from, summarise_validation
+from learner.results.validated import as_agreed, missing_from, summarise_validation
 from learner.training.study import Outcome
 
 
@@ -35,6 +35,9 @@ def with_quality(
     validated, loss = outcome.validated, outcome.plan.loss
     if validated is not None:
         names = [owner.name for owner in summary.owners]
+        if whole is None:
+            own = None if summary.own is None else names.index(summary.own)
+            validated = as_agreed(validated, own=own)
         changes["validation_missing"] = missing_from(validated, names)
         changes["validation"] = summarise_validation(
             validated,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -34,6 +34,7 @@ from learner.training.validation import Validated
 
 # Where any share lies.
 SHARE = (0.0, 1.0)
+ALONE = "it answered, and lets reports show that only together with other owners' answers"
 
 
 class Part(BaseModel):
@@ -218,8 +219,28 @@ def summarise_validation(
     )
 
 
+def as_agreed(validated: Validated, *, own: int | None) -> Validated:
+    """The answers, as far as numbers that are made of them keep what each owner agreed to.
+
+    If all answers but one may be shown by name, what all say together tells that one, too. So
+    nobody is shown then; and where it is the only answer, it counts as none.
+
+    Args:
+      validated: The bounds and the answers.
+      own: The owner that is the learner, who says of its own records what it wants.
+    """
+    answers = validated.answers
+    pooled = [i for i, one in enumerate(answers) if one.response is not None and not one.shown]
+    if len(pooled) != 1 or pooled == [own]:
+        return validated
+    kept = [replace(one, shown=False) for one in answers]
+    if sum(one.response is not None for one in answers) == 1:
+        kept[pooled[0]] = replace(answers[pooled[0]], response=None, missing=ALONE)
+    return replace(validated, answers=tuple(kept))
+
+
 def missing_from(validated: Validated, names: Sequence[str]) -> dict[str, str]:
-    """The owners that did not answer, and why."""
+    """The owners that did not answer, or whose answer is not told, and why."""
     return {
         name: answer.missing
         for name, answer in zip(names, validated.answers, strict=True)

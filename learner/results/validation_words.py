@@ -11,7 +11,7 @@ from common.errors import DoubtWarning
 from common.privacy import as_decimal
 from common.texts import counted, named, number_words, printable, with_interval
 from learner.results.summary import Summary
-from learner.results.validated import BinSummary, Measured, ValidationSummary
+from learner.results.validated import ALONE, BinSummary, Measured, ValidationSummary
 from learner.results.verdict_words import NAMED
 
 
@@ -62,11 +62,14 @@ def _worse(summary: Summary) -> str:
 
 def _kept(summary: Summary) -> str:
     """What became of the epsilon of those that gave no answer."""
+    missing = summary.validation_missing
     unsure = [
         owner.name
         for owner in summary.owners
-        if owner.name in summary.validation_missing and owner.epsilon_for_validation != "0"
+        if owner.name in missing and owner.epsilon_for_validation != "0"
     ]
+    if unsure and ALONE in missing.values():
+        return f"What {named(unsure, NAMED)} agreed to spend on it is spent."
     if unsure:
         return (
             f"What {named(unsure, NAMED)} agreed to spend on it counts as spent: the answer may "

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
-from learner.planning.validation import validation_study
+from common.validation import validation_study
 from learner.training.enrolment import ENROLLMENTS, at_once, note_over, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner

@@ -1,5 +1,6 @@
 """``doctor`` finds what is wrong on one's own machine, asks nobody and leaves no trace."""
 
+import shutil
 import socket
 from types import SimpleNamespace
 
@@ -115,6 +116,17 @@ def test_a_certificate_of_another_and_a_key_for_all_are_found(doctor, owner_fold
     finally:
         key.chmod(0o600)
     assert "others can read it (mode 644); chmod 600 it" in said.out
+
+
+def test_a_ca_that_everybody_could_add_to_is_found(doctor, owner_folder, certs, tmp_path):
+    """Whoever writes it lets in a certificate of his own, under any learner's name."""
+    own = tmp_path / "ca.pem"
+    shutil.copy(certs / "owner-a" / "ca.pem", own)
+    path = owner_folder(also={"tls": tls_table(certs / "owner-a") | {"ca": str(own)}})
+    own.chmod(0o664)
+    assert "ca's mode" not in doctor("copriv-owner", path).out
+    own.chmod(0o666)
+    fails(doctor("copriv-owner", path), f"{own}: others can write it (mode 666); chmod o-w it")
 
 
 def test_a_databases_address_that_others_can_read_is_found(doctor, owner_folder):

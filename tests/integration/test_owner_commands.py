@@ -383,6 +383,26 @@ def test_check_and_doctor_find_a_ledger_that_is_lost_as_serve_does(owner_folder,
     assert not (settings.parent / "ledger.sqlite").exists()
 
 
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_the_officer_is_told_which_values_leave_a_record_out_of_the_public_count(
+    owner_folder, feature_map, table_maker, command
+):
+    """Whoever wrote the map chose them: the count would tell whether a record has such a value."""
+    table = table_maker(200, seed=1)
+    hidden = str(table[feature_map.target_name][7])
+    codes = ("999", "-1", "998", "-2", hidden)
+    target = feature_map.target.model_copy(update={"missing": codes})
+    pinned = feature_map.model_copy(update={"target": target})
+    data = {"path": "shard.parquet", "missing_target": "drop"}
+    settings = owner_folder(table=table, pinned=pinned, also={"data": data})
+    said = " ".join(owner_command(command, settings).stdout.split())
+    assert "199 records" in said
+    assert (
+        "1 record has no target that can be read (the study takes '999', '-1', '998', '-2' or "
+        f"'{hidden}' for none), and n_i, which is public, leaves them out" in said
+    )
+
+
 def test_private_bounds_are_named_by_check_and_serve(owner_folder, table_maker):
     records = table_maker(300, seed=7)
     own = map_of(records, private=True)

@@ -785,6 +785,16 @@ def test_a_key_whose_certificate_was_never_written_is_not_kept(tmp_path, monkeyp
     load_identity(tls_of(folder), base=folder, side="server")
 
 
+def test_a_ca_that_others_can_write_is_warned_of(tmp_path, caplog):
+    """At the next handshake whoever adds a CA of his own is any learner, or any owner."""
+    folder = certs(tmp_path / "certs") / "owner-a"
+    load_identity(tls_of(folder), base=folder, side="server")
+    assert "chmod" not in caplog.text
+    (folder / "ca.pem").chmod(0o646)
+    load_identity(tls_of(folder), base=folder, side="server")
+    assert "ca.pem can be written by others on this machine; chmod o-w it" in caplog.text
+
+
 def test_two_commands_that_make_a_ca_at_once_make_one(tmp_path, monkeypatch):
     """Else its certificate is one's and its key the other's, and nothing that it signs is of it."""
     folder, others = tmp_path / "certs", []

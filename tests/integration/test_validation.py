@@ -21,7 +21,7 @@ from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger
 
 pytestmark = pytest.mark.usefixtures("without_forecasts")
-NAMES = ("owner-a", "owner-b", "owner-c")
+NAMES = ("owner-a", "owner-b", "owner-c", "owner-d")
 
 
 @pytest.fixture
@@ -69,27 +69,58 @@ def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_pro
     start, typed, tmp_path
 ):
     run = tmp_path / "run"
-    trained = typed("copriv", "train", start("shown", "pooled", False), "--out", run)
+    trained = typed("copriv", "train", start("shown", "pooled", False, "pooled"), "--out", run)
     assert trained.returncode == 0, trained.stderr
     told = summary_of(run)
-    assert [owner["epsilon"] for owner in told["owners"]] == ["5", "5", "9/2"]
-    assert [owner["epsilon_spent"] for owner in told["owners"]] == ["5", "5", "9/2"]
+    assert [owner["epsilon"] for owner in told["owners"]] == ["5", "5", "9/2", "5"]
+    assert [owner["epsilon_spent"] for owner in told["owners"]] == ["5", "5", "9/2", "5"]
     assert spent(tmp_path, "owner-a") == [Fraction(9, 2), Fraction(1, 2)]
     assert spent(tmp_path, "owner-c") == [Fraction(9, 2)]
     found = told["validation"]
-    assert found["owners"] == 2
+    assert found["owners"] == 3
     assert [one["name"] for one in found["by_owner"]] == ["owner-a"]
     assert told["validation_missing"] == {"owner-c": "it does not say how good a model is"}
     said = " ".join(trained.stdout.split())
-    assert "2 owners say, with noise, of their " in said
+    assert "3 owners say, with noise, of their " in said
     assert " records: typical error (RMSE), where errors beyond " in said
     assert "No answer on how good the model is from owner-c" in said
     page = (run / "report.html").read_text()
     card = (run / "MODEL_CARD.md").read_text()
     for text in (page, card):
-        assert "2 owners say, with noise" in text
+        assert "3 owners say, with noise" in text
     _, studies = read_studies(tmp_path / "owner-b" / "ledger.sqlite")
     assert all(entry.account.closed for entry in studies)
+
+
+def test_no_report_tells_the_answer_of_an_owner_that_is_shown_only_with_others(
+    start, typed, tmp_path
+):
+    """Two answers and one of them: the difference is the other one. Nor is one alone told."""
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start("shown", "pooled"), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert told["validation"]["owners"] == 2
+    assert not told["validation"].get("by_owner")
+    assert "who agree to be shown" not in (run / "report.html").read_text()
+
+
+def test_an_answer_that_is_shown_only_with_others_is_not_told_where_there_is_no_other(
+    start, typed, tmp_path
+):
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start("pooled", False), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert "validation" not in told
+    assert told["validation_missing"] == {
+        "owner-a": "it answered, and lets reports show that only together with other owners' "
+        "answers",
+        "owner-b": "it does not say how good a model is",
+    }
+    assert told["owners"][0]["epsilon_spent"] == "5"
+    said = " ".join(trained.stdout.split())
+    assert "does not say how good a model is. What owner-a agreed to spend on it is spent." in said
 
 
 @pytest.mark.parametrize("privacy", [{}, {"validation": 0}], ids=["nobody agrees", "off"])

@@ -29,6 +29,7 @@ from owner.ledger_held import HeldLedger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
+from owner.open_study import StudyMaker
 from owner.shards import Shard
 from owner.studies import OPEN_STUDIES
 
@@ -240,6 +241,54 @@ def test_lifetime_budget(open_owner, make_terms):
         owner.enroll(make_terms(study_id="s4", epsilon=back + Fraction(1, 10**9)), learner=LEARNER)
     owner.enroll(make_terms(study_id="s5", epsilon=back), learner=LEARNER)
     assert owner.describe(learner=LEARNER).epsilon_left == 0
+
+
+@pytest.mark.parametrize("is_trained_first", [True, False])
+def test_a_training_and_what_is_said_of_its_model_spend_no_more_than_one_study_may(
+    open_owner, make_terms, validation_terms, is_trained_first
+):
+    """Both names are the learner's to choose, and to the officer they are one study."""
+    owner = open_owner(epsilon_per_study="1", epsilon_lifetime="3")
+    parts = [
+        (make_terms(study_id="s"), Fraction(9, 10)),
+        (replace(validation_terms, study_id="s:validation"), Fraction(1, 10)),
+    ]
+    (first, part), (second, rest) = parts if is_trained_first else parts[::-1]
+    owner.enroll(replace(first, epsilon=part), learner="ann")
+    more = replace(second, epsilon=rest + Fraction(1, 1000))
+    with pytest.raises(PolicyError, match=r"epsilon 1\.001 together, .* at most 1 on one study"):
+        owner.enroll(more, learner="ann")
+    assert owner.epsilon_held() == float(part)
+    owner.enroll(replace(second, epsilon=rest), learner="ann")
+    assert owner.epsilon_held() == 1
+    owner.enroll(make_terms(study_id="s2", epsilon=Fraction(1)), learner="ann")
+
+
+def test_both_parts_of_a_study_that_are_agreed_on_at_once_spend_no_more(
+    open_owner, make_terms, validation_terms, monkeypatch
+):
+    """While the one is made ready the other is enrolled."""
+    owner = open_owner(epsilon_per_study="1", epsilon_lifetime="3")
+    said = replace(validation_terms, study_id="s:validation", epsilon=Fraction(1))
+    prepare = StudyMaker.prepare
+
+    def prepared(self, terms):
+        if terms.study_id == "s":
+            owner.enroll(said, learner="ann")
+        return prepare(self, terms)
+
+    monkeypatch.setattr(StudyMaker, "prepare", prepared)
+    with pytest.raises(PolicyError, match="together"):
+        owner.enroll(make_terms(study_id="s", epsilon=Fraction(1)), learner="ann")
+    assert owner.epsilon_held() == 1
+
+
+def test_a_study_takes_no_room_from_what_another_learner_calls_alike(
+    open_owner, make_terms, validation_terms
+):
+    owner = open_owner(epsilon_per_study="1", epsilon_lifetime="3")
+    owner.enroll(make_terms(study_id="s", epsilon=Fraction(1)), learner="ann")
+    owner.enroll(replace(validation_terms, study_id="s:validation"), learner="bob")
 
 
 def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(open_owner, make_terms):
