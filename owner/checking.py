@@ -89,11 +89,12 @@ class DryRun:
 
     @property
     def noise_per_answer(self) -> float:
-        """Expected L1 norm of one response's noise against that of the typical answer."""
+        """Expected L1 norm of one response's noise, in typical answers; inf where these are 0."""
         if self.feature_map is None or self.terms is None:
             return math.nan
         coordinates = release_of(self.terms).dimension(self.terms, self.feature_map.num_features)
-        return coordinates * self.noise_scale / self.typical_answer
+        noise = coordinates * self.noise_scale
+        return noise / self.typical_answer if self.typical_answer else math.inf
 
 
 def _block_in_words(block: int) -> Iterator[str]:
@@ -171,6 +172,8 @@ def _promise_in_words(
 
 
 def _noise_in_words(ratio: float, typical: str, m: int) -> str:
+    if math.isinf(ratio):
+        return f"  {typical} is 0, so a response is noise alone"
     of_mean = number_words(ratio / math.sqrt(m))
     mean = f", the mean of all {m:,} responses' noise about {of_mean} times" if m > 1 else ""
     return f"  one response's noise is {number_words(ratio)} times {typical}{mean}"

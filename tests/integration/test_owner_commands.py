@@ -306,6 +306,18 @@ def test_check_measures_a_typical_gradient_on_public_records(
     assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
 
 
+def test_check_says_what_noise_is_to_an_answer_of_nothing(
+    owner_folder, public_table, feature_map, tmp_path
+):
+    path = tmp_path / "public.csv"
+    known = {feature_map.target_name: feature_map.target.center}
+    public_table.head(20).assign(**known).to_csv(path, index=False)
+    checked = owner_command("check", owner_folder(), "--public", path)
+    assert checked.returncode == 0, checked.stderr
+    assert "L1: 0 (measured on public records)" in checked.stdout
+    assert "is 0, so a response is noise alone" in checked.stdout
+
+
 def test_check_refuses_what_an_enrolment_would_refuse(owner_folder):
     settings = owner_folder(epsilon_per_study="2", max_features=4, kappa=2)
     assert "at most 2 on one study" in refused(
