@@ -275,6 +275,8 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         ("model = 3", "model: got 3, expected a table"),
         ('owners = ["x"]', "owners: expected a table"),
         ("[privacy]\nepsilon = [1, 2]", "epsilon: got [1, 2], expected a number"),
+        ("[algorithm]\nhorizon = 0", "responses: got 0, expected a number greater than"),
+        ("[algorithm]\nhorizon = -9", "responses: got -9, expected a number greater than"),
     ],
 )
 def test_check_explains_a_study_that_is_none(owner_folder, tmp_path, text, words):
