@@ -18,7 +18,7 @@ from common.domain import Domain
 from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
-from common.privacy import NoisePlan, in_short, plan_noise
+from common.privacy import SMALLEST_BOUND, NoisePlan, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
@@ -345,9 +345,10 @@ def _with_factor(terms: StudyTerms, domain: Domain, *, share: float) -> StudyTer
 
     A learner sends the factor, which it takes from the share and the same public bounds.
     """
-    if terms.release != NEWTON.name:
-        return terms
     bound = gradient_bound(terms, domain)
+    # What no noise fits is refused as it is planned, whatever the factor.
+    if terms.release != NEWTON.name or bound < SMALLEST_BOUND:
+        return terms
     factor = curvature_scale(loss_of(terms), domain, bound=bound, share=share)
     return replace(terms, curvature_scale=factor)
 

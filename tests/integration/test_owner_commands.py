@@ -308,6 +308,21 @@ def test_check_measures_a_typical_gradient_on_public_records(
     assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
 
 
+def test_check_refuses_curvatures_under_a_map_whose_features_are_all_0(
+    owner_folder, feature_map, tmp_path
+):
+    nothing = feature_map.model_copy(
+        update={"bounds": (0.0,) * len(feature_map.bounds), "intercept": False}
+    )
+    asked = tmp_path / "s.toml"
+    asked.write_text(
+        'owners = [{ name = "owner-a" }]\n[model]\ntheta_max = 2\n[privacy]\nepsilon = 1\n'
+        '[algorithm]\nname = "newton"\n'
+    )
+    checked = owner_command("check", owner_folder(pinned=nothing), "--study", asked)
+    assert "one record's gradient is bounded by 0, expected" in refused(checked, 3)
+
+
 def test_check_says_what_noise_is_to_an_answer_of_nothing(
     owner_folder, public_table, feature_map, tmp_path
 ):
