@@ -14,14 +14,13 @@ import sys
 import tempfile
 import tomllib
 import warnings
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import tomli_w
 from click.testing import CliRunner
-from forked import run
+from forked import Ended, run
 from ledgers import enroll, open_ledger
 from maps import map_of
 from rich.console import Console
@@ -48,15 +47,6 @@ from owner.server import start_owner
 from owner.trial_study import ASSUMED_ROUNDS, leaves_algorithm
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit status."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def owner_command(*arguments):
     """The command in this process, which is much quicker than one of its own."""
     with warnings.catch_warnings(record=True) as caught:
@@ -64,9 +54,9 @@ def owner_command(*arguments):
         result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     told = [str(warning.message) for warning in caught]
     if isinstance(result.exception, CoprivError):
-        return Said(result.exception.exit_status, result.stdout, str(result.exception))
+        return Ended(result.exception.exit_status, result.stdout, str(result.exception))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return Said(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
+    return Ended(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
 
 
 def refused(result, status):
