@@ -201,7 +201,7 @@ def by_column(
         public,
         [private[private[column] == name] for name in owners],
         features,
-        labels=codes.astype(np.intp),
+        labels=codes,
         known={owner: names.index(key) for owner, key in keys.items() if key in names},
         **given,
     )

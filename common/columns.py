@@ -224,20 +224,23 @@ def parse_months(column: pd.Series) -> Vector:
     return parsed[codes]
 
 
-def category_keys(column: pd.Series) -> tuple[Indices, list[str | None]]:
+def category_keys(column: pd.Series) -> tuple[Indices, list[str]]:
     """Each cell's :func:`category_key`, as positions in a list of the distinct ones.
 
     A cell without a value has position -1.
 
-    >>> category_keys(pd.Series(["a", "b", "a", None]))
-    (array([ 0,  1,  0, -1]), ['a', 'b'])
+    >>> category_keys(pd.Series(["a", "1", " a", None, "1.0", "n/a"]))
+    (array([ 0,  1,  0, -1,  1, -1]), ['a', '1'])
     """
     codes, distinct = _distinct(column)
     plain, left = _plain_numbers(distinct)
     keys: list[str | None] = [_key_of(number) for number in plain.tolist()]
     for place, value in left:
         keys[place] = category_key(value)
-    return codes, keys
+    number: dict[str | None, int] = {None: -1}
+    numbers = [number.setdefault(key, len(number) - 1) for key in keys]
+    positions = np.array([*numbers, -1], dtype=np.intp)[codes]
+    return positions, [key for key in number if key is not None]
 
 
 def have_values(column: pd.Series, values: Collection[str]) -> Flags:

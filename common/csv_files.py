@@ -40,6 +40,8 @@ QUOTED = "correct that row: a cell with a separator in it stands between two quo
 LONGEST_HEADER = 2**20
 _SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
 _AROUND = "\ufeff "
+# The parser passes over lines of nothing else.
+_BLANK = " \t"
 # Between quotation marks around a cell a line may break.
 _LINE_PARTS = re.compile(
     r'(?<![^,;\t|\ufeff\r\n])"[^"]*+"(?:"[^"]*+")*|(?P<end>[\r\n]++)|[^"\r\n]++|"', re.ASCII
@@ -299,7 +301,7 @@ def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
     text = start.decode(encoding, errors="replace")
     parts = groupby(_LINE_PARTS.finditer(text), key=lambda part: part.lastgroup)
     found = ("".join(part[0] for part in line) for ends, line in parts if not ends)
-    lines = list(islice(filter(str.strip, found), 3))
+    lines = list(islice((line for line in found if line.strip(_BLANK)), 3))
     if len(start) == LONGEST_HEADER and len(lines) == 1 and text.endswith(lines[0]):
         raise InputError(
             f"{where}: the first line is longer than {LONGEST_HEADER >> 20} MB; give a table with "

@@ -121,7 +121,7 @@ def date_notes(table: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """
     notes = []
     for name in names:
-        unsure = unsure_date([key for key in category_keys(table[name])[1] if key is not None])
+        unsure = unsure_date(category_keys(table[name])[1])
         if unsure:
             how = reading_in_words(unsure)
             meant = f"if that is not meant, {how_to_write(unsure)}"

@@ -115,7 +115,7 @@ class ColumnRule(Lasting):
         positions, keys = category_keys(column)
         # One table for both: whatever a cell says is found in the same time.
         known = {**self.codes, **dict.fromkeys(self.missing, np.nan)}
-        codes = [np.nan if key is None else known.get(key, self.unknown) for key in keys]
+        codes = [known.get(key, self.unknown) for key in keys]
         return np.array([*codes, np.nan], dtype=np.float64)[positions]
 
     @property
@@ -194,7 +194,7 @@ class TargetRule(Lasting):
             missing = (parse_number(value, shares=self.shares) for value in self.missing)
             return _without(parse_numbers(column, shares=self.shares), missing)
         positions, keys = category_keys(column)
-        wanted, none = set(self.class_values), {None, *self.missing}
+        wanted, none = set(self.class_values), set(self.missing)
         signs = [np.nan if key in none else 2.0 * (key in wanted) - 1.0 for key in keys]
         return np.array([*signs, np.nan], dtype=np.float64)[positions]
 
@@ -232,7 +232,7 @@ def fit_column(
       categorical: Treat numbers as names.
     """
     positions, keys = category_keys(column)
-    present = np.array([*(key is not None for key in keys), False])[positions]
+    present = positions >= 0
     if not present.any():
         return "no values"
     name, shares = str(column.name), are_shares(column)
@@ -266,9 +266,9 @@ def read_as_numbers(
     return ("date", months) if _readable(months, present) else None
 
 
-def is_free_text(keys: Sequence[str | None], max_categories: int) -> bool:
+def is_free_text(keys: Sequence[str], max_categories: int) -> bool:
     """Whether the distinct values of a column are too many for categories."""
-    return len(set(keys)) > max_categories
+    return len(keys) > max_categories
 
 
 def _readable(parsed: Vector, present: Flags) -> bool:

@@ -5,6 +5,7 @@ For the holder of the table: nothing of this may be shown to anybody else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -76,7 +77,7 @@ def _is_row(column: Column) -> bool:
 
 def _are_all_kinds(columns: Sequence[Column], count: int) -> bool:
     """Whether no two of so many rows are alike, by no column alone, where some would be."""
-    kinds = np.prod([float(c.distinct + (c.missing > 0)) for c in columns])
+    kinds = math.prod(float(c.distinct + (c.missing > 0)) for c in columns)
     if count**2 / (2.0 * kinds) < PAIRS or any(c.distinct == count for c in columns):
         return False
     return not pd.DataFrame({k: c.numbers for k, c in enumerate(columns)}).duplicated().any()

@@ -284,16 +284,13 @@ def look_at(table: pd.DataFrame) -> Look:
 
 def _column(name: str, cells: pd.Series) -> Column:
     positions, keys = category_keys(cells)
-    names = {key: i for i, key in enumerate(dict.fromkeys(k for k in keys if k is not None))}
-    codes = np.array([*(np.nan if k is None else float(names[k]) for k in keys), np.nan])
-    coded = codes[positions]
-    present = ~np.isnan(coded)
-    missing, distinct = int(np.count_nonzero(~present)), len(names)
+    present = positions >= 0
+    coded = np.where(present, positions, np.nan)
+    missing, distinct = int(np.count_nonzero(~present)), len(keys)
     if not present.any():
         is_nested = cells.map(holds_several).any()
         return Column(name, "empty", 0, missing, coded, is_nested=bool(is_nested))
-    known = [key for key in keys if key is not None]
-    unsure = brief(unsure_date(known))
+    unsure = brief(unsure_date(keys))
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         is_date = read[0] == "date"
@@ -302,10 +299,10 @@ def _column(name: str, cells: pd.Series) -> Column:
             return replace(found, dates=coded)
         return replace(found, padded=_padded(cells), bounds=_bounds(cells))
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
-    comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
-    alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
+    comma = next((key for key in keys if "," in key), "") if has_decimal_commas(keys) else ""
+    alike = tuple(map(tuple, spelt_alike(keys))) if kind == "category" else ()
     comma = brief(comma)
-    worded = brief(unread_number(known))
+    worded = brief(unread_number(keys))
     odd = "" if unsure or comma or worded else _odd_one(cells, positions, keys)
     odd = brief(odd)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, odd, alike)
@@ -334,11 +331,11 @@ def _bounds(cells: pd.Series) -> str:
     return f"cells such as {shown} count as {read}; {cure}" if kinds else ""
 
 
-def _odd_one(cells: pd.Series, positions: Indices, keys: Sequence[str | None]) -> str:
+def _odd_one(cells: pd.Series, positions: Indices, keys: Sequence[str]) -> str:
     """The most frequent value that is none, where most cells with one are numbers, or dates."""
-    present = np.array([*(key is not None for key in keys), False])[positions]
+    present = positions >= 0
     for parse in (parse_numbers, parse_months):
         others = present & np.isnan(parse(cells))
         if 0 < np.count_nonzero(others) <= (1.0 - MOSTLY) * np.count_nonzero(present):
-            return keys[int(np.bincount(positions[others]).argmax())] or ""
+            return keys[int(np.bincount(positions[others]).argmax())]
     return ""

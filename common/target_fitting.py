@@ -141,10 +141,7 @@ def count_values(column: pd.Series) -> dict[str, int]:
     {'no': 2, 'yes': 1}
     """
     positions, keys = category_keys(column)
-    counts: dict[str, int] = {}
-    for key, count in zip(keys, np.bincount(positions[positions >= 0]), strict=False):
-        if key is not None:
-            counts[key] = counts.get(key, 0) + int(count)
+    counts = dict(zip(keys, np.bincount(positions[positions >= 0]).tolist(), strict=True))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -18,7 +18,7 @@ from common.domain import Domain
 from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
-from common.privacy import NoisePlan, in_short, plan_noise
+from common.privacy import SMALLEST_BOUND, NoisePlan, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
@@ -91,11 +91,12 @@ class DryRun:
 
     @property
     def noise_per_answer(self) -> float:
-        """Expected L1 norm of one response's noise against that of the typical answer."""
+        """Expected L1 norm of one response's noise, in typical answers; inf where these are 0."""
         if self.feature_map is None or self.terms is None:
             return math.nan
         coordinates = release_of(self.terms).dimension(self.terms, self.feature_map.num_features)
-        return coordinates * self.noise_scale / self.typical_answer
+        noise = coordinates * self.noise_scale
+        return noise / self.typical_answer if self.typical_answer else math.inf
 
 
 def _block_in_words(block: int) -> Iterator[str]:
@@ -173,6 +174,8 @@ def _promise_in_words(
 
 
 def _noise_in_words(ratio: float, typical: str, m: int) -> str:
+    if math.isinf(ratio):
+        return f"  {typical} is 0, so a response is noise alone"
     of_mean = number_words(ratio / math.sqrt(m))
     mean = f", the mean of all {m:,} responses' noise about {of_mean} times" if m > 1 else ""
     return f"  one response's noise is {number_words(ratio)} times {typical}{mean}"
@@ -345,9 +348,10 @@ def _with_factor(terms: StudyTerms, domain: Domain, *, share: float) -> StudyTer
 
     A learner sends the factor, which it takes from the share and the same public bounds.
     """
-    if terms.release != NEWTON.name:
-        return terms
     bound = gradient_bound(terms, domain)
+    # What no noise fits is refused as it is planned, whatever the factor.
+    if terms.release != NEWTON.name or bound < SMALLEST_BOUND:
+        return terms
     factor = curvature_scale(loss_of(terms), domain, bound=bound, share=share)
     return replace(terms, curvature_scale=factor)
 

@@ -65,7 +65,7 @@ def _respelt(column: pd.Series, spelt: Mapping[str, str]) -> pd.Series:
     """Categories in other words; those that are not named stay."""
     positions, keys = category_keys(column)
     known = {category_key(spelling): other for spelling, other in spelt.items()}
-    words = [None if key is None else known.get(key, key) for key in keys]
+    words = [known.get(key, key) for key in keys]
     cells = np.array([*words, None], dtype=object)[positions]
     return pd.Series(cells, index=column.index, name=column.name)
 

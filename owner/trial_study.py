@@ -116,7 +116,7 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
             for key, value in values.items()
             if value is not None
         }
-        if isinstance(values.pop("schedule", None), int):
+        if values.pop("schedule", None):
             origins["responses"] = f"about this owner's share of the schedule of {study.name}"
     typed = {key: value for key, value in options.items() if value is not None}
     # By themselves first: the study's file is not to blame for what was typed.
@@ -198,10 +198,12 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
     if recommended and asked["responses"] is None:
         asked["responses"] = "auto"
     if _is_scheduled(algorithm, privacy, recommended=recommended):
-        # Ticks are dealt in proportion to the records, which only their owners know.
-        asked["schedule"] = asked["responses"]
-        if isinstance(asked["responses"], int):
-            asked["responses"] = max(2, -(-asked["responses"] // max(1, len(entries))))
+        horizon = asked["responses"]
+        # Ticks are dealt in proportion to the records, which only their owners know. What is no
+        # number of ticks is refused as it stands.
+        if isinstance(horizon, int) and horizon > 0:
+            asked["responses"] = max(2, -(-horizon // max(1, len(entries))))
+            asked["schedule"] = horizon
     return asked
 
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import warnings
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Ended
 from hypothesis import HealthCheck, settings
 from postgres import running_server, server_programs
 
@@ -173,15 +173,6 @@ def serve_owner():
         yield serve
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit status."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @contextmanager
 def a_process_of_its_own():
     """What a command changes for the whole process is as before afterwards."""
@@ -217,7 +208,7 @@ def typed(monkeypatch, capsys):
             COMMANDS[name]()
         code = ended.value.code
         assert code is None or isinstance(code, int)
-        return Said(code or 0, *capsys.readouterr())
+        return Ended(code or 0, *capsys.readouterr())
 
     return run
 

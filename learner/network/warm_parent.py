@@ -99,19 +99,19 @@ class WarmParent:
 
     def start(self, arguments: Sequence[str], *, folder: Path, log: Path) -> StartedOwner:
         """Start ``copriv-owner`` with these arguments in a folder; its log is appended to."""
-        output, its_output = os.pipe()
-        status, its_status = os.pipe()
         content = json.dumps({"arguments": list(arguments), "folder": str(folder)}).encode()
-        try:
-            with log.open("ab") as errors:
+        with log.open("ab") as errors:
+            output, its_output = os.pipe()
+            status, its_status = os.pipe()
+            try:
                 handles = [self._waits, its_output, errors.fileno(), its_status]
                 socket.send_fds(self._line, [len(content).to_bytes(4, "little")], handles)
                 self._line.sendall(content)
-        except BrokenPipeError:
-            pass  # the parent has ended: so has the owner, as its two pipes will say
-        finally:
-            os.close(its_output)
-            os.close(its_status)
+            except BrokenPipeError:
+                pass  # the parent has ended: so has the owner, as its two pipes will say
+            finally:
+                os.close(its_output)
+                os.close(its_status)
         return StartedOwner(output, status)
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ def choose_target(
     if len(chosen) == len(counts):
         raise InputError("--positive: every value is class +1; leave some for class -1")
     positions, keys = category_keys(table[name])
-    signs = [*(np.nan if k is None else 2.0 * (k in chosen) - 1.0 for k in keys), np.nan]
+    signs = [*(2.0 * (key in chosen) - 1.0 for key in keys), np.nan]
     about = f"target {column.shown}"
     warnings = _about(column, column.missing)
     share = sum(counts[value] for value in chosen) / sum(counts.values())
@@ -205,13 +205,10 @@ def parts_by_column(
     """
     counts = np.ones(len(cells), dtype=bool) if known is None else known
     positions, keys = category_keys(cells)
-    groups: dict[str, list[Indices]] = {}
     order = available[np.argsort(positions[available], kind="stable")]
     ends = np.searchsorted(positions[order], np.arange(len(keys) + 1))
-    for key, begin, end in zip(keys, ends, ends[1:], strict=False):
-        if key is not None:
-            groups.setdefault(key, []).append(order[begin:end])
-    rows = {key: np.sort(np.concatenate(parts)) for key, parts in groups.items()}
+    slices = map(slice, ends, ends[1:])
+    rows = {key: np.sort(order[own]) for key, own in zip(keys, slices, strict=True)}
     sizes = {key: int(np.count_nonzero(counts[places])) for key, places in rows.items()}
     ranked = sorted(rows, key=lambda key: (-sizes[key], key))
     large = [key for key in ranked if sizes[key] >= FEWEST_OF_AN_OWNER][:most]

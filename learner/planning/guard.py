@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Mapping
 
 from common.errors import CoprivError, DoubtWarning, InputError
+from common.texts import number_words
 from learner.planning.decision import Decision
 from learner.planning.roles import own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, why_taken
-from learner.simulated.cross_validation import CrossValidation
+from learner.simulated.cross_validation import TINY, CrossValidation
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
@@ -104,8 +105,9 @@ def unit_sentence(known: CrossValidation) -> str | None:
     if not outside > UNKNOWN_UNIT * inside:
         return None
     told = f" ({known.wrong:.0%} told wrongly)" if loss.has_classes() else ""
+    times = number_words(round(outside / max(inside, TINY)))
     return (
-        f"the public model loses {outside / inside:,.0f} times as much on public records held out "
+        f"the public model loses {times} times as much on public records held out "
         f"from it{told}: what the best model of the owners' records loses, in which relative "
         "fitness is measured, may lie anywhere between, so forecasts may be off by as many times; "
         "give more public records, or fewer columns"

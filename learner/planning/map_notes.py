@@ -134,8 +134,7 @@ def _unread_note(column: Column, public: pd.Series) -> str:
     parse = parse_numbers if column.kind == "number" else parse_months
     positions, keys = category_keys(public)
     odd = positions[np.isnan(parse(public)) & (positions >= 0)]
-    known = [key for place in odd if (key := keys[place]) is not None]
-    example = f", such as {brief(known[0])!r}" if known else ""
+    example = f", such as {brief(keys[odd[0]])!r}" if odd.size else ""
     return (
         f"{column.shown}: cells that are not {column.kind}s and count as empty: "
         f"{column.unread:,}{example}"

@@ -320,7 +320,7 @@ def _groups(
             raise InputError(
                 f"forecast.groups: no public record is of group {given!r}; name another"
             )
-    return codes.astype(np.intp), known
+    return codes, known
 
 
 def _warn_of_private_rows(settings: StudySettings, public: TableSource, *, base: Path) -> bool:

@@ -180,7 +180,7 @@ def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
         name="hospitals",
         feature_map=feature_map,
         public=held_out_records(feature_map, public, where=path.name),
-        public_labels=codes.astype(np.intp),
+        public_labels=codes,
         shards=shards,
         labels={name: names.index(name) if name in names else None for name in shards},
     )

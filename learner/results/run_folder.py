@@ -213,9 +213,11 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
 def _made(folder: Path) -> Path:
     """A folder that nobody had: of commands that begin in the same second each gets its own."""
     numbered, serial = folder, 1
+    # By itself: where it is a link that leads nowhere, no other name has a place either.
+    folder.parent.mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            numbered.mkdir(parents=True)
+            numbered.mkdir()
             return numbered
         except FileExistsError:
             serial += 1

@@ -23,7 +23,7 @@ from learner.planning.sections import AlgorithmSettings
 from learner.training.journal import Journal
 from learner.training.journal_values import index_of
 from learner.training.line import OwnerLine
-from learner.training.pace import IDLE_SECONDS, Pace, raise_if_all_left
+from learner.training.pace import IDLE_SECONDS, Pace, owing, raise_if_all_left
 
 PENDING = "pending_tick"
 # Units of virtual time: of clocks of the usual rate, one, nobody waits so long.
@@ -138,7 +138,7 @@ class LiveTicks(Iterator[Tick], ABC):
         self._seen = time.monotonic()
 
     def __next__(self) -> Tick:
-        """The next tick."""
+        """The next tick, as long as an owner has a response left to give."""
         tick = next(self._journalled, None)
         if tick is None:
             tick = self._live()
@@ -149,6 +149,17 @@ class LiveTicks(Iterator[Tick], ABC):
         self._position += 1
         self._now = max(self._now, tick.time)
         return tick
+
+    def _end_without_owners(self) -> None:
+        """End the ticks where no owner has a response left to give: some may be lost.
+
+        Raises:
+          StopIteration: None has.
+          RefusedError: All owners have left.
+        """
+        raise_if_all_left(self._lines)
+        if not owing(self._lines):
+            raise StopIteration
 
     def _nobody(self, whom: str, silence: float) -> None:
         """Rest, or stop after too long a silence."""
@@ -188,7 +199,7 @@ class RequestedTicks(LiveTicks):
                 owner, asked_at = request
                 when = asked_at if self._pace.time_scale == 0 else self._virtual_now()
                 return Tick(max(self._now, when), (owner,))
-            raise_if_all_left(self._lines)
+            self._end_without_owners()
             if self._requests.anybody(self._can_be_asked):
                 self._seen = time.monotonic()
             self._nobody("no owner was attached", self._pace.patience)
@@ -249,7 +260,7 @@ class BroadcastTicks(LiveTicks):
             winner = self._offer()
             if winner is not None:
                 return Tick(when, (winner,))
-            raise_if_all_left(self._lines)
+            self._end_without_owners()
             self._nobody(
                 "no owner replied to an offer",
                 self._pace.patience + self._interval * self._pace.time_scale,

@@ -114,12 +114,7 @@ class Pace:
             not answer for as long; and none has given all that it promised.
         """
         raise_if_all_left(lines)
-        # Those that have given all they promised are not waited for.
-        missing = [
-            line
-            for line in lines
-            if line.answered < line.promised and line.state is not LineState.LEFT
-        ]
+        missing = owing(lines)
         try:
             self._wait_for_one_of(missing)
         except UnreachableError:
@@ -175,6 +170,13 @@ class Pace:
             raise UnreachableError(
                 f"no owner answered for {self.patience:g} seconds, at {ticks} ticks ({names})"
             )
+
+
+def owing(lines: Sequence[OwnerLine]) -> list[OwnerLine]:
+    """The owners that may give a response yet; those that have given all are not waited for."""
+    return [
+        line for line in lines if line.answered < line.promised and line.state is not LineState.LEFT
+    ]
 
 
 def raise_if_all_left(lines: Sequence[OwnerLine]) -> None:

@@ -14,14 +14,13 @@ import sys
 import tempfile
 import tomllib
 import warnings
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import tomli_w
 from click.testing import CliRunner
-from forked import run
+from forked import Ended, run
 from ledgers import enroll, open_ledger
 from maps import map_of
 from rich.console import Console
@@ -48,15 +47,6 @@ from owner.server import start_owner
 from owner.trial_study import ASSUMED_ROUNDS, leaves_algorithm
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit status."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def owner_command(*arguments):
     """The command in this process, which is much quicker than one of its own."""
     with warnings.catch_warnings(record=True) as caught:
@@ -64,9 +54,9 @@ def owner_command(*arguments):
         result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     told = [str(warning.message) for warning in caught]
     if isinstance(result.exception, CoprivError):
-        return Said(result.exception.exit_status, result.stdout, str(result.exception))
+        return Ended(result.exception.exit_status, result.stdout, str(result.exception))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return Said(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
+    return Ended(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
 
 
 def refused(result, status):
@@ -275,6 +265,8 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         ("model = 3", "model: got 3, expected a table"),
         ('owners = ["x"]', "owners: expected a table"),
         ("[privacy]\nepsilon = [1, 2]", "epsilon: got [1, 2], expected a number"),
+        ("[algorithm]\nhorizon = 0", "responses: got 0, expected a number greater than"),
+        ("[algorithm]\nhorizon = -9", "responses: got -9, expected a number greater than"),
     ],
 )
 def test_check_explains_a_study_that_is_none(owner_folder, tmp_path, text, words):
@@ -304,6 +296,33 @@ def test_check_measures_a_typical_gradient_on_public_records(
     assert told == pytest.approx(exact, rel=1e-4)
     # What the bounds alone say is an upper bound of the right size.
     assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
+
+
+def test_check_refuses_curvatures_under_a_map_whose_features_are_all_0(
+    owner_folder, feature_map, tmp_path
+):
+    nothing = feature_map.model_copy(
+        update={"bounds": (0.0,) * len(feature_map.bounds), "intercept": False}
+    )
+    asked = tmp_path / "s.toml"
+    asked.write_text(
+        'owners = [{ name = "owner-a" }]\n[model]\ntheta_max = 2\n[privacy]\nepsilon = 1\n'
+        '[algorithm]\nname = "newton"\n'
+    )
+    checked = owner_command("check", owner_folder(pinned=nothing), "--study", asked)
+    assert "one record's gradient is bounded by 0, expected" in refused(checked, 3)
+
+
+def test_check_says_what_noise_is_to_an_answer_of_nothing(
+    owner_folder, public_table, feature_map, tmp_path
+):
+    path = tmp_path / "public.csv"
+    known = {feature_map.target_name: feature_map.target.center}
+    public_table.head(20).assign(**known).to_csv(path, index=False)
+    checked = owner_command("check", owner_folder(), "--public", path)
+    assert checked.returncode == 0, checked.stderr
+    assert "L1: 0 (measured on public records)" in checked.stdout
+    assert "is 0, so a response is noise alone" in checked.stdout
 
 
 def test_check_refuses_what_an_enrolment_would_refuse(owner_folder):

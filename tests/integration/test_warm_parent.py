@@ -168,6 +168,14 @@ def test_a_parent_that_is_gone_is_an_owner_that_has_ended(owner_folder):
     parent.close()
 
 
+def test_an_owner_whose_log_cannot_be_opened_leaves_no_handle_open(tmp_path):
+    with warm_parent() as parent:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(FileNotFoundError):
+            parent.start(["--version"], folder=tmp_path, log=tmp_path / "none" / "log")
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.03, 0.1, 0.3])
 def test_an_interrupt_while_it_imports_is_no_traceback_and_ends_nothing(seconds, tmp_path, capfd):
     """A Ctrl-C reaches all processes of a terminal, also one that has hardly begun."""

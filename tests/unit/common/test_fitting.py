@@ -61,6 +61,8 @@ def test_columns_that_say_nothing_are_left_out_with_a_reason():
     assert fit(["n"] * 100) == "constant"
     assert fit([0] * 999 + [1], coverage=0.99) == "constant"
     assert fit([f"word {i}" for i in range(100)]) == "free text"
+    assert fit([*"abc", "d"] * 25, max_categories=3) == "free text"
+    assert rule([*"abc", " "] * 25, max_categories=3).codes.keys() == set("abc")
 
 
 def test_numbers_are_clamped_to_the_central_public_values():

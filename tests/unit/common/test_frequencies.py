@@ -19,6 +19,11 @@ def kinds(name="Freq", counts=None):
     return table.assign(**{name: counts})
 
 
+def test_kinds_of_hundreds_of_columns_are_more_than_any_number_without_a_warning():
+    wide = np.random.default_rng(0).integers(0, 90, size=(100, 200))
+    assert not frequency_notes(look_at(pd.DataFrame(wide).add_prefix("c").assign(Freq=2)))
+
+
 @pytest.mark.parametrize("name", ["Freq", "count", "n", "N", "numCases_count", "Anzahl", "weight"])
 def test_a_table_of_frequencies_is_not_taken_for_records_without_a_word(name):
     notes = frequency_notes(look_at(kinds(name)))

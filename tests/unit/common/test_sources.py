@@ -176,6 +176,17 @@ def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path):
     assert read(tmp_path, "t.csv").to_dict("list") == {"a": ["1", "4"], "b": ["2", "5"]}
 
 
+@pytest.mark.parametrize("sign", ["\f", "\x1c", "\u2028"])
+def test_a_sign_alone_in_the_first_line_is_its_header_as_for_the_parser(tmp_path, sign):
+    """A page break, as printed lists have: it had passed for an empty line."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"{sign}\na,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(InputError, match="the first row has 2 cells, but the header has 1 name"):
+        read(tmp_path, "a.csv")
+    path.write_text(f"{sign}\n{sign}\n", encoding="utf-8")
+    assert len(read(tmp_path, "a.csv")) == 1
+
+
 @pytest.mark.parametrize("title", ["Stays of 2020", "Stays, 2020", '"Stays, 2020"'])
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_a_title_above_other_separators_than_commas_is_refused(tmp_path, title, separator):

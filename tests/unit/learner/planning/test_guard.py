@@ -124,11 +124,11 @@ def test_guard_false_goes_on_without_a_word():
         check_guard(settings, decided(own=0.9, ticks=0.9))
 
 
-def held_out(loss, num_records):
+def held_out(loss, num_records, *, regularisation=1e-5):
     """Twelve features, the first of which tells the class."""
     x = np.random.default_rng(1).normal(size=(num_records, 12))
     records = Records(features=x, targets=np.where(x[:, 0] > 0, 1.0, -1.0))
-    problem = Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=9.0)
+    problem = Problem(loss=loss, regulariser=Regulariser(coefficient=regularisation), theta_max=9.0)
     return CrossValidation(problem=problem, records=records, theta=problem.optimum(records))
 
 
@@ -144,6 +144,17 @@ def test_where_the_unit_of_relative_fitness_is_not_known_it_is_said(loss):
     )
     assert f"({wrong / 40:.0%} told wrongly)" in said
     assert 0 < wrong < 20
+
+
+@pytest.mark.parametrize("regularisation", [0.0, 1e-300])
+def test_a_model_that_loses_nothing_on_its_own_records_is_said_to_lose_more_in_short(
+    regularisation,
+):
+    known = held_out(Hinge(), 40, regularisation=regularisation)
+    assert known.fitness[0] < 1e-290
+    said = unit_sentence(known)
+    assert said is not None
+    assert re.search(r"loses \S{1,9} times as much on public records held out", said), said
 
 
 def test_a_unit_that_is_known_and_one_that_nobody_asks_for_are_not_doubted():

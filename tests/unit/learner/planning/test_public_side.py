@@ -122,6 +122,24 @@ def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path):
     assert named.known == public.known
 
 
+def test_a_group_is_one_however_it_is_spelt_and_an_empty_cell_is_of_none(tmp_path):
+    of_csv = {"data": {"path": "sites.csv"}, "forecast": {"group_column": "site"}}
+    _of_sites(tmp_path)
+    table = pd.read_parquet(tmp_path / "sites.parquet")
+    table.to_csv(tmp_path / "sites.csv", index=False)
+    plain = _of_sites(tmp_path, **of_csv)
+    assert plain.labels is not None
+    table.loc[:99:2, "site"] += " "
+    table.loc[100:199, "site"] = " "
+    table.loc[200:249, "site"] = "n/a"
+    table.to_csv(tmp_path / "sites.csv", index=False)
+    public = _of_sites(tmp_path, **of_csv)
+    expected = plain.labels.copy()
+    expected[100:250] = -1
+    np.testing.assert_array_equal(public.labels, expected)
+    assert public.known == plain.known
+
+
 @pytest.mark.parametrize(
     "changes",
     [

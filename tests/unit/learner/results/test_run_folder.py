@@ -181,6 +181,14 @@ def test_runs_that_begin_at_once_have_each_a_folder_of_its_own(tmp_path, monkeyp
     assert all(folder.is_dir() for folder in folders)
 
 
+def test_a_folder_of_runs_that_leads_nowhere_is_refused(tmp_path, monkeypatch):
+    """A link to a disk that is not mounted: another name was looked for without an end."""
+    monkeypatch.chdir(tmp_path)
+    Path("runs").symlink_to(tmp_path / "disk" / "runs")
+    with pytest.raises(InputError, match=r"^runs/small-.*: the run folder cannot be made \("):
+        create_run_folder(None, name="small")
+
+
 @pytest.mark.parametrize("others", [False, True])
 def test_a_run_that_was_refused_leaves_no_folder_of_runs_that_it_made(
     tmp_path, monkeypatch, others

@@ -4,9 +4,10 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from learner.algorithms.clocks import Tick
-from learner.training.initiative import RequestedTicks, journalled_ticks
+from learner.training.initiative import BroadcastTicks, RequestedTicks, journalled_ticks
 from learner.training.journal import Journal
 from learner.training.journal_values import TickEntry
 from learner.training.line_state import LineState
@@ -34,3 +35,41 @@ def test_times_never_go_back_though_the_last_tick_was_missed_and_a_clock_is_behi
         assert live == Tick(5.0, (0,))
         # It is durable before anybody is asked: a later start has it, too.
         assert journalled_ticks(journal)[2:] == [live]
+
+
+class GaveAll:
+    """An owner whose numbers are all spent, a lost one among them: it declines every offer."""
+
+    def __init__(self):
+        self.offers = 0
+
+    def offer(self, _):
+        self.offers += 1
+        assert self.offers < 20, "offered again and again"
+        return False
+
+
+class Nobody:
+    """No owner is attached."""
+
+    def next_request(self, **_):
+        return None
+
+    def anybody(self, _):
+        return False
+
+
+@pytest.mark.parametrize(
+    "other", [[], [(LineState.LEFT, 1)]], ids=["alone", "beside one that left"]
+)
+def test_ticks_of_owners_end_where_none_has_a_response_left_to_give(other, tmp_path):
+    """A run with lost responses offered its last owner ever more, and never ended."""
+    lines = [
+        SimpleNamespace(state=state, answered=answered, promised=3, owner=GaveAll())
+        for state, answered in [(LineState.READY, 3), *other]
+    ]
+    pace = Pace(time_scale=0, patience=0.2)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        offered = BroadcastTicks(lines, study_id="s", interval=1.0, journal=journal, pace=pace)
+        assert list(offered) == []
+        assert list(RequestedTicks(lines, Nobody(), journal=journal, pace=pace)) == []
