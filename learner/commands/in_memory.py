@@ -35,6 +35,7 @@ from common.names import check_name
 from common.number_marks import mark_notes
 from common.tables import TableSource
 from common.texts import brief
+from learner.planning.boxes import edge_of
 from learner.planning.guard import GuardError
 from learner.planning.held_out import held_out_records
 from learner.planning.inputs import odd_cells
@@ -99,7 +100,8 @@ def train_in_memory(
 
     Warns:
       DoubtWarning: Cells of the records may mean something else than is read, or a column does not
-        fit that of the public records, or should not be learnt from.
+        fit that of the public records, or should not be learnt from; or the box is too small for
+        the public model.
     """
     known_as = _valid(names)
     target = str(records.columns[-1])
@@ -113,6 +115,9 @@ def train_in_memory(
     side = PublicSide(feature_map=feature_map, records=mapped)
     warn_of_public_records(public, feature_map)
     warn_of_dropped(feature_map, list(public.columns))
+    edge = edge_of(study, side)
+    if edge is not None:
+        warnings.warn(edge, DoubtWarning, stacklevel=2)
     by_owner = {f"owner {name}": records[labels == i] for i, name in enumerate(names)}
     warn_of_misfits(by_owner, feature_map)
     owners = [

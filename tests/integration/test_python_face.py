@@ -384,6 +384,20 @@ def test_a_fit_warns_of_what_init_and_simulate_warn_of(change, words):
     assert any(re.search(words, str(one.message)) for one in told), [str(o.message) for o in told]
 
 
+def test_a_fit_says_that_its_box_is_too_small():
+    """Of columns that follow each other R2 was 0.1 instead of nearly 1, without a word."""
+    rng = np.random.default_rng(1)
+    common, own, rest = rng.normal(size=(3, 900))
+    table, days = np.column_stack([common, common + 0.2 * own]), own + 0.5 * rest
+    model = FederatedRegressor(epsilon=1e4, random_state=1)
+    model.set_params(settings={"algorithm": {"name": "moments"}})
+    with pytest.warns(DoubtWarning, match="edge of its box .*; enlarge model.theta_max, which is"):
+        tight = model.fit(table, days, owners=np.arange(900) % 3).score(table, days)
+    model.set_params(settings=MOMENTS | {"model": {"theta_max": 20}})
+    roomy = model.fit(table, days, owners=np.arange(900) % 3).score(table, days)
+    assert tight < roomy - 0.1
+
+
 @pytest.mark.usefixtures("without_forecasts")
 def test_a_prediction_warns_of_what_does_not_fit():
     table, days, hospital = records(900)
