@@ -35,6 +35,7 @@ from learner.commands.given import (
     known_table,
     seed_of,
     warn_of_order,
+    warn_of_other_classes,
 )
 from learner.commands.in_memory import sections, train_in_memory
 from learner.commands.runs import Run, simulate, train
@@ -341,6 +342,12 @@ class FederatedClassifier(ClassifierMixin, _Federated):
             raise ValueError(f"{self.model_.loss.name} loss knows no probabilities; use predict")
         of_second = self.model_.outputs(self._margins(X))
         return np.stack([1.0 - of_second, of_second], axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the records that is told right; warns of classes that are none of both."""
+        check_is_fitted(self)
+        warn_of_other_classes(y, self.classes_)
+        return float(super().score(X, y, sample_weight))
 
     def _targets(self, y: Any, *, reset: bool) -> Any:
         if reset:

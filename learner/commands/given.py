@@ -161,6 +161,29 @@ def warn_of_order(X: Any, column: Any, *, name: str) -> None:
         )
 
 
+def warn_of_other_classes(y: Any, classes: Any) -> None:
+    """Warn of targets that are neither class: whatever is predicted, they count as told wrongly.
+
+    Args:
+      y: The targets.
+      classes: The two classes.
+
+    Warns:
+      DoubtWarning: A target is none of both, as where it is spelt otherwise.
+    """
+    given = np.asarray(unmasked(y), dtype=object).ravel()
+    others = given[~pd.Series(given, dtype=object).isin(list(classes)).to_numpy()]
+    if others.size:
+        first, second = classes.tolist()
+        warnings.warn(
+            f"y: {others.size:,} of {given.size:,} records have another class than {first!r} and "
+            f"{second!r}, such as {brief(repr(others[0]))}, and count as told wrongly; spell them "
+            "as these",
+            DoubtWarning,
+            stacklevel=2,
+        )
+
+
 def seed_of(random_state: Any) -> int:
     """The seed that a ``random_state`` means.
 

@@ -406,6 +406,19 @@ def test_rows_that_have_the_labels_of_others_in_another_order_are_told(shuffled)
         model.fit(table[300:], its["y"], owners=its["owners"])
 
 
+@pytest.mark.usefixtures("without_forecasts")
+def test_a_score_tells_of_classes_that_are_none_of_both():
+    """Of classes in capitals the score was 0, without a word."""
+    table, days, hospital = records(900)
+    long = np.where(days > 6, "yes", "no")
+    model = FederatedClassifier(epsilon=50, settings=SHORT, random_state=1)
+    right = model.fit(table, long, owners=hospital).score(table, long)
+    words = r"^y: 1 of 900 records have another class than 'no' and 'yes', such as 'Yes', and count"
+    for other in (["Yes", *long[1:]], pd.Series(["Yes", *long[1:]], dtype="category")):
+        with pytest.warns(DoubtWarning, match=words):
+            assert model.score(table, other) == pytest.approx(right, abs=1 / 900 + 1e-12)
+
+
 def test_a_fit_says_that_its_box_is_too_small():
     """Of columns that follow each other R2 was 0.1 instead of nearly 1, without a word."""
     rng = np.random.default_rng(1)
