@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from common.arrays import Vector
+from common.arrays import Indices, Vector
 from common.looking import FEWEST_RECORDS, Column
-from common.texts import number_words
+from common.texts import first_few, number_words
 
 # How many times as much a number in one unit is of the same in the other: years and months, days
 # and hours, hours and minutes, shares and percent, units and thousands or millions.
@@ -18,6 +20,8 @@ FEWEST_DIFFERENT = 10
 GAP = 1.5
 # The quarters of one part are those of the other times the factor, but for this.
 ALIKE = 1.3
+# So many owners a sentence names.
+NAMED = 3
 _QUARTERS = (0.25, 0.5, 0.75)
 
 
@@ -35,15 +39,65 @@ def two_units_note(column: Column) -> str:
     parts = _parts(column)
     if parts is None:
         return ""
-    low, high = (np.quantile(part, _QUARTERS) for part in parts)
-    factor = min(FACTORS, key=lambda each: abs(float(np.log(high[1] / low[1] / each))))
-    if np.any(np.abs(np.log(high / low / factor)) > np.log(ALIKE)):
+    factor = _factor(*(np.quantile(part, _QUARTERS) for part in parts))
+    if factor is None:
         return ""
     lie, others = (
         f"{part.size:,} {lie}from {number_words(float(part[0]))} to {number_words(float(part[-1]))}"
         for part, lie in zip(parts, ("lie ", ""), strict=True)
     )
     return f"{lie} and {others}, about {factor:,} times as far: in two units? then write all in one"
+
+
+def unit_of_owners_note(column: Column, owners: Mapping[str, Indices]) -> str:
+    """That some owners' numbers are in another unit; empty where nothing looks so.
+
+    The quarters of theirs are those of the other owners times a factor of units, also where the
+    two lie across each other, as days and hours do.
+
+    Args:
+      column: The column.
+      owners: The rows of each owner.
+
+    >>> days = np.geomspace(1, 90, 300)
+    >>> numbers = np.array([*days, *days, *24 * days])
+    >>> whose = {name: np.arange(300) + 300 * i for i, name in enumerate(("a", "b", "c"))}
+    >>> unit_of_owners_note(Column("los", "number", 600, 0, numbers), whose).partition("?")[0]
+    'the numbers of c are about 24 times those of the others: in another unit'
+    """
+    if column.kind != "number" or column.is_code:
+        return ""
+    its = {name: column.numbers[rows] for name, rows in owners.items()}
+    quarters = {name: known for name, part in its.items() if (known := _quarters(part)) is not None}
+    found: dict[int, list[str]] = {}
+    for name, own in quarters.items():
+        others = [each for other, each in quarters.items() if other != name]
+        factor = _factor(np.median(others, axis=0), own) if others else None
+        if factor is not None:
+            found.setdefault(factor, []).append(name)
+    if not found:
+        return ""
+    factor, names = max(found.items(), key=lambda each: len(each[1]))
+    return (
+        f"the numbers of {first_few(names, NAMED)} are about {factor:,} times those of the others: "
+        "in another unit? then write all in one"
+    )
+
+
+def _quarters(part: Vector) -> Vector | None:
+    """The quarters of many different numbers above 0; None of any others."""
+    known = part[np.isfinite(part)]
+    if known.size < FEWEST_RECORDS or np.unique(known).size < FEWEST_DIFFERENT:
+        return None
+    found: Vector = np.quantile(known, _QUARTERS)
+    return found if found[0] > 0 and known.min() >= 0 else None
+
+
+def _factor(low: Vector, high: Vector) -> int | None:
+    """The factor of units between the quarters of two parts; None where none is."""
+    factor = min(FACTORS, key=lambda each: abs(float(np.log(high[1] / low[1] / each))))
+    is_other = np.any(np.abs(np.log(high / low / factor)) > np.log(ALIKE))
+    return None if is_other else factor
 
 
 def _parts(column: Column) -> tuple[Vector, Vector] | None:

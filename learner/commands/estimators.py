@@ -27,19 +27,23 @@ from common.errors import CoprivError
 from common.losses import LOSSES
 from common.model import Model
 from common.names import not_among
-from learner.commands.in_memory import (
+from learner.commands.given import (
     checked_numbers,
+    checked_pair,
     dealt,
     given_away,
     known_table,
-    sections,
     seed_of,
-    train_in_memory,
+    warn_of_order,
+    warn_of_other_classes,
 )
+from learner.commands.in_memory import sections, train_in_memory
 from learner.commands.runs import Run, simulate, train
 from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
 
+# The share of the records that is given away as public where nobody says another.
+SHARE = 1 / 3
 # Arguments that a study's file takes the place of.
 OF_RECORDS_HERE = ("epsilon", "public", "public_share", "settings", "guard", "random_state")
 
@@ -52,7 +56,7 @@ class _Federated(BaseEstimator):
         *,
         epsilon: float = 1.0,
         public: tuple[Any, Any] | None = None,
-        public_share: float = 1 / 3,
+        public_share: float = SHARE,
         settings: Mapping[str, Any] | None = None,
         study: str | Path | None = None,
         out: str | Path | None = None,
@@ -123,6 +127,7 @@ class _Federated(BaseEstimator):
     def _fit_here(self, X: Any, y: Any, owners: Any) -> Self:
         """Train over shards in memory."""
         table, targets = self._checked(X, y, reset=True)
+        warn_of_order(X, owners, name="owners")
         labels, names = dealt(owners, len(table))
         seed, kept = seed_of(self.random_state), np.ones(len(table), dtype=bool)
         if self.public is None:
@@ -160,13 +165,9 @@ class _Federated(BaseEstimator):
 
     def _public(self) -> pd.DataFrame:
         """The public records that were given, with their targets."""
-        if not isinstance(self.public, tuple | list) or len(self.public) != 2:
-            raise ValueError(
-                f"public: got a {type(self.public).__name__}, expected (X, y): the public records "
-                "and their targets"
-            )
+        given = checked_pair(self.public, share=self.public_share, usual_share=SHARE)
         try:
-            table, targets = self._checked(*self.public, reset=False)
+            table, targets = self._checked(*given, reset=False)
         except ValueError as error:
             raise ValueError(f"public: {error}") from error
         return table.assign(**{not_among(table.columns, "y"): targets})
@@ -206,6 +207,7 @@ class _Federated(BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         table = self._table(X, reset=reset)
+        warn_of_order(X, y, name="y")
         given = column_or_1d(unmasked(_without_gaps(y)), warn=True)
         assert_all_finite(given, input_name="y")
         targets = self._targets(given, reset=reset)
@@ -340,6 +342,12 @@ class FederatedClassifier(ClassifierMixin, _Federated):
             raise ValueError(f"{self.model_.loss.name} loss knows no probabilities; use predict")
         of_second = self.model_.outputs(self._margins(X))
         return np.stack([1.0 - of_second, of_second], axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the records that is told right; warns of classes that are none of both."""
+        check_is_fitted(self)
+        warn_of_other_classes(y, self.classes_)
+        return float(super().score(X, y, sample_weight))
 
     def _targets(self, y: Any, *, reset: bool) -> Any:
         if reset:

@@ -6,21 +6,17 @@ ledger is charged, because the records are here anyway.
 
 from __future__ import annotations
 
-import math
-import secrets
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_random_state
 
-from common.arrays import Flags, Indices, unmasked
+from common.arrays import Indices
 from common.column_faults import warn_of_misfits
 from common.columns import parse_numbers
 from common.config import check_settings
@@ -34,7 +30,7 @@ from common.model import Model
 from common.names import check_name
 from common.number_marks import mark_notes
 from common.tables import TableSource
-from common.texts import brief
+from learner.planning.boxes import edge_of
 from learner.planning.guard import GuardError
 from learner.planning.held_out import held_out_records
 from learner.planning.inputs import odd_cells
@@ -48,10 +44,6 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-# Seeds of a study; a journal keeps one as a number of 64 bits.
-SEEDS = 2**63
-# More public records than this do not make a better map of a few columns.
-SPARE_PUBLIC_RECORDS = 2
 # Sections that are filled in, or mean nothing where nobody serves.
 FIXED = ("owners", "data", "network", "tls", "learner", "seed", "name", "guard")
 # Settings of features that X, y and public take the place of.
@@ -99,7 +91,8 @@ def train_in_memory(
 
     Warns:
       DoubtWarning: Cells of the records may mean something else than is read, or a column does not
-        fit that of the public records, or should not be learnt from.
+        fit that of the public records, or should not be learnt from; or the box is too small for
+        the public model.
     """
     known_as = _valid(names)
     target = str(records.columns[-1])
@@ -111,8 +104,7 @@ def train_in_memory(
     feature_map = fit_feature_map(public, study.features, source="public")
     mapped = held_out_records(feature_map, public, where="the public records")
     side = PublicSide(feature_map=feature_map, records=mapped)
-    warn_of_public_records(public, feature_map)
-    warn_of_dropped(feature_map, list(public.columns))
+    _warn_of_public_side(study, side, public)
     by_owner = {f"owner {name}": records[labels == i] for i, name in enumerate(names)}
     warn_of_misfits(by_owner, feature_map)
     owners = [
@@ -132,6 +124,21 @@ def train_in_memory(
             journal.close()
     way = way_of(outcome.plan.settings)
     return Trained(model=model_of(outcome, side), owners=_owners(outcome, names), way=way)
+
+
+def _warn_of_public_side(study: StudySettings, side: PublicSide, public: pd.DataFrame) -> None:
+    """Warn of public records that a study should not learn from, or that its box is too small for.
+
+    Args:
+      study: The study.
+      side: Its feature map and public records.
+      public: These records, raw.
+    """
+    warn_of_public_records(public, side.feature_map)
+    warn_of_dropped(side.feature_map, list(public.columns))
+    edge = edge_of(study, side)
+    if edge is not None:
+        warnings.warn(edge, DoubtWarning, stacklevel=2)
 
 
 def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
@@ -183,6 +190,8 @@ def sections(
             f"settings: {min(wrong)!r} cannot be set here; expected sections of STUDY.toml such as "
             "model, algorithm, privacy and features"
         )
+    if "epsilon" in given.get("privacy", {}):
+        raise InputError("settings: privacy.epsilon cannot be set here; epsilon=NUMBER says it")
     for key in OF_THE_RECORDS:
         if key in dict(given.get("features", {})):
             raise InputError(
@@ -246,112 +255,3 @@ def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
         for name, its in zip(names, summaries, strict=True)
     ]
     return pd.DataFrame(rows)
-
-
-def dealt(owners: object, num_records: int) -> tuple[Indices, list[str]]:
-    """Whose each record is, and the owners' names, from one label for each record.
-
-    Raises:
-      ValueError: There is not one label for each record, or one is missing.
-
-    >>> dealt(["b", "a", "b"], 3)
-    (array([1, 0, 1]), ['a', 'b'])
-    """
-    if owners is None:
-        return np.zeros(num_records, dtype=np.intp), ["owner"]
-    # As an array, a list of texts and gaps is one of texts, among them "nan".
-    kind = object if isinstance(owners, list | tuple) else None
-    column = pd.Series(np.asarray(unmasked(owners), dtype=kind).ravel())
-    if len(column) != num_records:
-        raise ValueError(
-            f"owners: got {len(column)} labels for {num_records} records; give one for each, such "
-            "as the column of a table"
-        )
-    if column.isna().any():
-        raise ValueError("owners: a record has no owner; give each record a label")
-    codes, distinct = pd.factorize(column, sort=True)
-    return codes.astype(np.intp), [str(name) for name in distinct]
-
-
-def given_away(
-    share: Any, *, labels: Indices, names: Sequence[str], targets: Any, num_columns: int, seed: int
-) -> Flags:
-    """Which records count as public where no public ones are given: the same share of each owner.
-
-    Args:
-      share: Which share of the records, between 0 and 1.
-      labels: Whose each record is.
-      names: The owners' names.
-      targets: The records' targets; of classes, some of each are public.
-      num_columns: How many columns there are: enough records for a public model are needed.
-      seed: Seed of the draw.
-
-    Raises:
-      ValueError: The share is none, or too few records would be public or left, to any owner.
-    """
-    if not isinstance(share, Real) or not 0 < float(share) < 1:
-        raise ValueError(f"public_share: got {share!r}, expected a share between 0 and 1")
-    n = len(labels)
-    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(float(share) * n))
-    owners = len(np.unique(labels))
-    if count + owners > n:
-        raise ValueError(
-            f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
-            "would be public records; give more, or public=(X, y)"
-        )
-    # Spread over owners and, within them, over targets.
-    read = parse_numbers(pd.Series(targets))
-    order = np.lexsort((np.random.default_rng(seed).random(n), read, labels))
-    chosen = np.zeros(n, dtype=bool)
-    chosen[order[np.arange(count) * n // count]] = True
-    left = np.bincount(labels[~chosen], minlength=owners)
-    if not left.all():
-        bare = int(np.argmin(left))
-        raise ValueError(
-            f"owners: {names[bare]} has {np.count_nonzero(labels == bare)} of the records, and all "
-            "of these would be public; give it more, or public=(X, y)"
-        )
-    return chosen
-
-
-def checked_numbers(targets: pd.Series) -> Any:
-    """Targets that may be texts, as they are: the feature map reads them as it reads a table's.
-
-    Raises:
-      ValueError: One of them is no number.
-    """
-    unread = np.flatnonzero(np.isnan(parse_numbers(targets)))
-    if unread.size:
-        raise ValueError(
-            f"y has {brief(repr(targets[unread[0]]))}, which is no number; a "
-            "regressor needs numbers, and FederatedClassifier takes two classes"
-        )
-    return targets.to_numpy()
-
-
-def known_table(X: Any) -> Any:
-    """Records as this library knows them: a data frame where they are a table of another one.
-
-    As an array such a table would lose what its columns are, such as dates.
-    """
-    if not isinstance(X, pd.DataFrame | pd.Series) and hasattr(X, "to_pandas"):
-        return X.to_pandas()
-    return unmasked(X)
-
-
-def seed_of(random_state: Any) -> int:
-    """The seed that a ``random_state`` means.
-
-    Raises:
-      ValueError: It is none of NumPy's or scikit-learn's, or no seed of a study.
-    """
-    if random_state is None:
-        return secrets.randbits(32)
-    if isinstance(random_state, int | np.integer):
-        if not 0 <= random_state < SEEDS:
-            raise ValueError(
-                f"random_state: got {random_state}, expected None or a whole number from 0 to "
-                f"{SEEDS - 1}"
-            )
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))

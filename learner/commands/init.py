@@ -29,6 +29,7 @@ from common.tables import TableSource
 from common.target_fitting import count_values
 from common.terms import Records
 from common.texts import LONGEST_NOTE, counted, printable, shortened
+from common.two_units import unit_of_owners_note
 from learner.commands.raw_tables import Choices, Session, checked_epsilon, checked_folder
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
@@ -111,6 +112,7 @@ def _notes(draft: _Draft, left: Sequence[str]) -> tuple[str, ...]:
         *left,
         *draft.notes_of_public(),
         *draft.notes_of_parts(),
+        *draft.notes_of_units(),
         *_notes_of_persons(draft),
     )
 
@@ -226,6 +228,14 @@ class _Draft:
                     "to be alike, shuffle the table's rows first"
                 )
                 return
+
+    def notes_of_units(self) -> Iterator[str]:
+        """Which owners' numbers look as if they were in another unit than the others'."""
+        owners = {part.name: part.places for part in self.parts}
+        for name in (self.target.name, *self.inputs.columns):
+            column = self.session.look.columns[name]
+            if note := unit_of_owners_note(column, owners):
+                yield f"{column.shown}: {note}"
 
     def _shifts(self, places: Indices) -> list[Shift]:
         """The columns that count and in which these rows differ from the others."""

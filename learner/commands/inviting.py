@@ -23,7 +23,7 @@ from common.small_files import read_own
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, invited_before, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Issued, Party, make_certificates
-from learner.planning.boxes import edge_sentence
+from learner.planning.boxes import edge_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -103,12 +103,9 @@ def _asked_in_words(settings: StudySettings, public: PublicSide) -> Iterator[str
     asked = [entry for entry in settings.owners if entry.name != settings.learner.own]
     for epsilon in sorted({settings.promised(entry) for entry in asked}):
         yield f"epsilon {in_short(epsilon)}: {epsilon_in_words(epsilon)}"
-    names = public.feature_map.feature_names
-    if public.records is not None and len(public.records) >= len(names):
-        problem = public.problem(settings)
-        edge = edge_sentence(problem, public.records, problem.optimum(public.records), names)
-        if edge is not None:
-            yield f"warning: {edge}"
+    edge = edge_of(settings, public)
+    if edge is not None:
+        yield f"warning: {edge}"
 
 
 def _addresses(settings: StudySettings, reached_at: str | None) -> dict[str, str]:

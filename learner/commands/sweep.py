@@ -21,6 +21,7 @@ from common.small_files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_owners
+from learner.planning.boxes import edge_of
 from learner.planning.decision import Decision
 from learner.planning.grid import Experiment, Point
 from learner.planning.public_side import PublicSide, read_public_side, with_groups
@@ -146,9 +147,23 @@ def run_study_sweep(
     gone = nullcontext() if goes_on else _gone_without_results(folder, was_there=was_there)
     with kept_in(folder, out), gone:
         write_settings(folder / SETTINGS, experiment.points[0].settings, base=experiment.base)
+        edges = _edges(experiment, grounds, console)
         rows = _computed(experiment, grounds, how)
-        _leave(folder, rows, experiment, console)
+        _leave(folder, rows, experiment, console, doubts=edges)
     return folder
+
+
+def _edges(experiment: Experiment, grounds: Sequence[Ground], console: Console) -> list[str]:
+    """Warns of boxes that are too small for their public models, of a few."""
+    found: dict[object, str | None] = {}
+    for point, ground in zip(experiment.points, grounds, strict=True):
+        key = id(ground), point.settings.model.model_dump_json()
+        with suppress(InputError):  # of which the point itself is left out
+            found[key] = found[key] if key in found else edge_of(point.settings, ground.public)
+    edges = list(dict.fromkeys(filter(None, found.values())))[:MOST_SHOWN]
+    for edge in edges:
+        console.print(f"warning: {edge}", highlight=False)
+    return edges
 
 
 @contextmanager
@@ -363,8 +378,15 @@ def _cell(value: object) -> object:
     return value if is_plain else json.dumps(value, default=str)
 
 
-def _leave(folder: Path, rows: pd.DataFrame, experiment: Experiment, console: Console) -> None:
-    """The rows, their table and the page."""
+def _leave(
+    folder: Path,
+    rows: pd.DataFrame,
+    experiment: Experiment,
+    console: Console,
+    *,
+    doubts: Sequence[str],
+) -> None:
+    """The rows, their table and the page, which has the ``doubts`` before its notes."""
     keys = list(experiment.grid)
     write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
@@ -375,4 +397,4 @@ def _leave(folder: Path, rows: pd.DataFrame, experiment: Experiment, console: Co
     for note in notes:
         console.print(f"note: {note}", highlight=False)
     title = f"{experiment.name}: sweep of {counted(len(rows), 'study', 'studies')}"
-    write_sweep_page(folder, title, summary, keys, notes)
+    write_sweep_page(folder, title, summary, keys, [*doubts, *notes])

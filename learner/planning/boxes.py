@@ -10,6 +10,8 @@ from common.arrays import Vector
 from common.losses import Loss, Regulariser
 from common.terms import Records
 from common.texts import first_few
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
 from learner.simulated.problem import Problem
 
 # Boxes to choose from: half the side, in units of the target's deviation, or of log-odds, for each
@@ -36,6 +38,18 @@ def roomy_box(loss: Loss, records: Records) -> float:
     problem = Problem(loss=loss, regulariser=shrinking, theta_max=BOXES[-1])
     wanted = ROOM * float(np.max(np.abs(problem.optimum(records))))
     return next((box for box in BOXES if box >= wanted), BOXES[-1])
+
+
+def edge_of(settings: StudySettings, public: PublicSide) -> str | None:
+    """That the model of a study's public records lies at an edge of its box; None where not.
+
+    None, too, where there are no public records, or fewer than features.
+    """
+    names, records = public.feature_map.feature_names, public.records
+    if records is None or len(records) < len(names):
+        return None
+    problem = public.problem(settings)
+    return edge_sentence(problem, records, problem.optimum(records), names)
 
 
 def edge_sentence(

@@ -15,7 +15,13 @@ from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import NAMED, amount_words, how_many_gain, never_asked
+from learner.results.verdict_words import (
+    NAMED,
+    amount_words,
+    free_is_better,
+    how_many_gain,
+    never_asked,
+)
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
@@ -133,7 +139,8 @@ def _quality(summary: Summary) -> list[str]:
     summary = _without_markup(summary)
     lines = []
     if summary.quality is not None:
-        lines = quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
+        lines += quality_lines(summary.quality) + free_is_better(summary)
+        lines += no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.relative_fitness is not None:
         silent = summary.relative_fitness_noiseless

@@ -101,12 +101,17 @@ def notes(runs: Mapping[str, Summary]) -> list[str]:
 
 
 def _judged_on(summary: Summary) -> tuple[object, ...]:
-    """What two runs that can be compared have in common."""
+    """What two runs that can be compared have in common.
+
+    What always predicting the same comes to depends on the records' targets alone: it tells as many
+    records of other values apart.
+    """
     quality = summary.quality
     if quality is None:
         return ()
     whose = frozenset((owner.name, owner.records) for owner in summary.owners)
-    same = (quality.measure, quality.target, quality.on, quality.records)
+    guess = f"{quality.guess:.6g}"
+    same = (quality.measure, quality.target, quality.on, quality.records, guess)
     return (*same, whose) if quality.on == "owners" else same
 
 

@@ -16,7 +16,13 @@ from learner.results.page import Cell, texts
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import NAMED, amount_words, never_asked, who_gains
+from learner.results.verdict_words import (
+    NAMED,
+    amount_words,
+    free_is_better,
+    never_asked,
+    who_gains,
+)
 
 # How many letters of a name a line of a table has at least.
 SHORTEST = 5
@@ -125,7 +131,8 @@ def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
     if summary.is_evaluated:
         lines.append(_how_good(summary))
     if summary.quality is not None:
-        lines += quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
+        lines += quality_lines(summary.quality) + free_is_better(summary)
+        lines += no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.own is not None:
         lines.append(_unprotected(summary, summary.own))

@@ -10,9 +10,10 @@ from fractions import Fraction
 from common.errors import DoubtWarning
 from common.privacy import as_decimal
 from common.texts import counted, named, number_words, printable, with_interval
+from learner.results.quality_words import MEASURES
 from learner.results.summary import Summary
 from learner.results.validated import ALONE, BinSummary, Measured, ValidationSummary
-from learner.results.verdict_words import NAMED
+from learner.results.verdict_words import NAMED, free_is_better
 
 
 def validation_lines(summary: Summary) -> list[str]:
@@ -51,13 +52,27 @@ def _worse(summary: Summary) -> str:
     common, free = summary.relative_fitness, summary.relative_fitness_public
     if common is not None and free is not None:
         words_of_both = number_words(common), number_words(free)
-        is_worse = common > free and len({*words_of_both}) == 2
-        return f": relative fitness {' against '.join(words_of_both)}" if is_worse else ""
+        if common > free and len({*words_of_both}) == 2:
+            return f": relative fitness {' against '.join(words_of_both)}"
+        return _raw(summary)
     found = summary.validation
     if found is None or found.difference is None:
         return ""
     low = found.difference.low
     return f", by the owners' answers{_loss_words(found, low)}" if low > 0 else ""
+
+
+def _raw(summary: Summary) -> str:
+    """By how much it is worse in raw units, though not by relative fitness.
+
+    Of classes told right it may be either by chance: the loss decides.
+    """
+    quality = summary.quality
+    if not free_is_better(summary) or quality is None or quality.measure == "accuracy":
+        return ""
+    assert quality.public is not None  # noqa: S101 (which was compared)
+    both = number_words(quality.common.value), number_words(quality.public.value)
+    return f": {MEASURES[quality.measure]} {' against '.join(both)}"
 
 
 def _kept(summary: Summary) -> str:

@@ -111,16 +111,41 @@ def how_many_gain(summary: Summary) -> str:
     return f"{sum(bool(owner.gains) for owner in summary.owners)} of {len(summary.owners)}"
 
 
+def free_is_better(summary: Summary) -> list[str]:
+    """That the free model is better in raw units, where relative fitness says it is not.
+
+    Of squared loss a record counts in raw units as it is, and in relative fitness with its target
+    at the public bounds at most. One sentence, or none.
+    """
+    together, free = summary.relative_fitness, summary.relative_fitness_public
+    if free_of(summary) != "better" or together is None or free is None or free <= together:
+        return []
+    quality = summary.quality
+    assert quality is not None  # noqa: S101 (which said so)
+    how = ", with targets as they are beyond the public bounds" if quality.measure == "rmse" else ""
+    return [
+        f"Judged by {MEASURES[quality.measure]}{how}, the public records alone give a better "
+        "model than this one, for free; relative fitness, which says who gains, says otherwise."
+    ]
+
+
+def free_of(summary: Summary) -> str:
+    """Whether what is free is "better" in raw units than the common model, or "as good", or ""."""
+    quality = summary.quality
+    if quality is None or quality.public is None or quality.on != "owners":
+        return ""
+    value, other = quality.common.value, quality.public.value
+    if is_better(quality, value, other):
+        return ""
+    return "as good" if number_words(value) == number_words(other) else "better"
+
+
 def notes(summary: Summary) -> list[str]:
     """What a reader should know before the numbers."""
-    lines = []
-    quality = summary.quality
-    if quality is not None and quality.public is not None and quality.on == "owners":
-        value, other = quality.common.value, quality.public.value
-        if not is_better(quality, value, other):
-            is_level = number_words(value) == number_words(other)
-            what = "a model as good as this one" if is_level else "a better model than this one"
-            lines.append(f"The public records alone give {what}, for free.")
+    words = {"as good": "a model as good as this one", "better": "a better model than this one"}
+    lines, quality, free = free_is_better(summary), summary.quality, free_of(summary)
+    if free and not lines:
+        lines = [f"The public records alone give {words[free]}, for free."]
     if quality is not None:
         lines += no_better_than_guessing(quality)
     if summary.ticks < summary.horizon:

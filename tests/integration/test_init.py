@@ -540,6 +540,7 @@ def test_numbers_in_two_units_are_asked_about(folder, typed):
     told = init(typed, "mixed.csv", "--target", "days", "--owners", "county", "--out", "s")
     assert "note: target days: " in told
     assert "about 24 times as far: in two units? then write all in one" in told
+    assert "note: days: the numbers of bronx are about 24 times those of the others" in told
     assert "note: share: 600 lie from 0.2 to 0.6 and 600 from 20 to 60, about 100 times" in told
     said = CliRunner().invoke(owner_cli, ["init", "mixed.csv", "--out", "o.toml", "--yes"])
     assert said.exit_code == 0, said.output

@@ -186,6 +186,7 @@ def test_a_rare_class_has_room_for_its_base_rate():
         ({"settings": {"owners": {}}}, None, "'owners' cannot be set here"),
         ({"settings": {"algorithm": {"horizont": 3}}}, None, "algorithm.horizont"),
         ({"settings": {"features": {"target": "age"}}}, None, "features.target cannot be set here"),
+        ({"settings": {"privacy": {"epsilon": 1}}}, None, "privacy.epsilon cannot be set here"),
         ({"settings": {"features": {"positive": 1}}}, None, "features.positive cannot be set here"),
         ({"out": "runs/nowhere"}, None, "out is the run folder of a study"),
         ({"settings": {"model": "squared"}}, None, "'model' cannot be set here; expected sections"),
@@ -197,6 +198,11 @@ def test_a_rare_class_has_room_for_its_base_rate():
         ({}, [None] * 300, "a record has no owner"),
         ({}, ["a", "b", float("nan")] * 100, "a record has no owner"),
         ({"public": records(50)[0]}, None, r"public: got a DataFrame, expected \(X, y\)"),
+        (
+            {"public": records(50)[:2], "public_share": 0.5},
+            None,
+            "public_share is not read where public is given; leave it out",
+        ),
         ({"public": (records(50)[0], np.ones(40))}, None, "public: .*: 50 in X, 40 in y"),
     ],
 )
@@ -382,6 +388,49 @@ def test_a_fit_warns_of_what_init_and_simulate_warn_of(change, words):
     with pytest.warns(DoubtWarning) as told:
         model.fit(changed[300:], days[300:], owners=hospital[300:])
     assert any(re.search(words, str(one.message)) for one in told), [str(o.message) for o in told]
+
+
+@pytest.mark.usefixtures("without_forecasts")
+@pytest.mark.parametrize("shuffled", ["y", "owners", "public"])
+def test_rows_that_have_the_labels_of_others_in_another_order_are_told(shuffled):
+    """They went together by place: nothing was learnt, and nobody was told."""
+    table, days, hospital = records(900)
+    its = {"y": pd.Series(days), "owners": pd.Series(hospital)}
+    its["public"] = (table[:300], its["y"][:300][:: -1 if shuffled == "public" else 1])
+    for name in ("y", "owners"):
+        its[name] = its[name][300:][:: -1 if shuffled == name else 1]
+    model = FederatedRegressor(epsilon=50, settings=MOMENTS, random_state=1, public=its["public"])
+    name = "y" if shuffled == "public" else shuffled
+    words = rf"^{name}: its rows have the labels of X in another order.* {name}.loc\[X.index\]"
+    with pytest.warns(DoubtWarning, match=words):
+        model.fit(table[300:], its["y"], owners=its["owners"])
+
+
+@pytest.mark.usefixtures("without_forecasts")
+def test_a_score_tells_of_classes_that_are_none_of_both():
+    """Of classes in capitals the score was 0, without a word."""
+    table, days, hospital = records(900)
+    long = np.where(days > 6, "yes", "no")
+    model = FederatedClassifier(epsilon=50, settings=SHORT, random_state=1)
+    right = model.fit(table, long, owners=hospital).score(table, long)
+    words = r"^y: 1 of 900 records have another class than 'no' and 'yes', such as 'Yes', and count"
+    for other in (["Yes", *long[1:]], pd.Series(["Yes", *long[1:]], dtype="category")):
+        with pytest.warns(DoubtWarning, match=words):
+            assert model.score(table, other) == pytest.approx(right, abs=1 / 900 + 1e-12)
+
+
+def test_a_fit_says_that_its_box_is_too_small():
+    """Of columns that follow each other R2 was 0.1 instead of nearly 1, without a word."""
+    rng = np.random.default_rng(1)
+    common, own, rest = rng.normal(size=(3, 900))
+    table, days = np.column_stack([common, common + 0.2 * own]), own + 0.5 * rest
+    model = FederatedRegressor(epsilon=1e4, random_state=1)
+    model.set_params(settings={"algorithm": {"name": "moments"}})
+    with pytest.warns(DoubtWarning, match="edge of its box .*; enlarge model.theta_max, which is"):
+        tight = model.fit(table, days, owners=np.arange(900) % 3).score(table, days)
+    model.set_params(settings=MOMENTS | {"model": {"theta_max": 20}})
+    roomy = model.fit(table, days, owners=np.arange(900) % 3).score(table, days)
+    assert tight < roomy - 0.1
 
 
 @pytest.mark.usefixtures("without_forecasts")

@@ -463,6 +463,15 @@ def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_p
     assert len(set(warnings)) == len(warnings)
 
 
+def test_a_box_that_is_too_small_is_warned_of_once_and_on_the_page(study, tmp_path):
+    path, out = study(), tmp_path / "out"
+    grid = ("--grid", "model.theta_max=0.3,2", "--grid", "privacy.epsilon=1,10", "--seeds", 2)
+    said = sweep(path, out, *grid)
+    edge = "the public model is at an edge of its box (a, b); enlarge model.theta_max, which is 0.3"
+    assert [said.count(words) for words in (f"warning: {edge}, to ", "edge of its box")] == [1, 1]
+    assert f"<p>T{edge[1:]}, to " in (out / "sweep.html").read_text()
+
+
 def test_a_folder_of_another_sweep_is_refused(study, tmp_path, typed):
     path, out = study(), tmp_path / "out"
     sweep(path, out, "--grid", "owners=2", "--seeds", 2)

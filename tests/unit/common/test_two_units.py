@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.looking import Column
-from common.two_units import FACTORS, two_units_note
+from common.two_units import FACTORS, two_units_note, unit_of_owners_note
 
 RNG = np.random.default_rng(1)
 RATES = RNG.uniform(0.05, 0.25, 900).round(4)
@@ -57,3 +57,57 @@ def test_numbers_that_are_names_have_no_unit():
     codes = np.repeat(RNG.permutation(np.arange(100, 200))[:60], 20).astype(float)
     assert note(codes, 100 * codes, name="price")
     assert note(codes, 100 * codes, name="diagnosis code") == ""
+
+
+DAYS = np.exp(RNG.normal(1.5, 0.6, 1200)).round(1) + 1
+
+
+def note_of_owners(*owners, kind="number", name="stay"):
+    """What is said of a column of these owners' numbers."""
+    numbers = np.concatenate(owners)
+    ends = np.cumsum([0, *map(len, owners)])
+    rows = {f"o{i}": np.arange(ends[i], ends[i + 1]) for i in range(len(owners))}
+    return unit_of_owners_note(Column(name, kind, np.unique(numbers).size, 0, numbers), rows)
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_an_owner_whose_numbers_are_in_another_unit_is_named(factor):
+    """Hours of one hospital lay across the days of the others, and nobody was told."""
+    first, second, third = DAYS[:300], DAYS[300:700], DAYS[700:]
+    told = note_of_owners(first, factor * second, third)
+    assert told.startswith(f"the numbers of o1 are about {factor:,} times those of the others: in")
+    assert note_of_owners(first, second / factor, second / factor).startswith("the numbers of o0 ")
+    assert note_of_owners(first, factor * third).startswith("the numbers of o1 ")
+    assert note_of_owners(first, first, factor * third, factor * second).startswith(
+        "the numbers of o2, o3 "
+    )
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        (DAYS,),
+        (DAYS[:300], DAYS[300:]),
+        (DAYS[:300], 5 * DAYS[300:]),
+        (DAYS[:300], 24 * DAYS[300:315]),
+        (DAYS[:300], 24 * DAYS[300:] ** 2 / DAYS.mean()),
+        (DAYS[:300], -24 * DAYS[300:]),
+        (np.full(300, 1.0), np.full(300, 24.0)),
+        (DAYS[:300], np.full(300, np.nan)),
+        (DAYS[:300], np.full(300, np.inf)),
+    ],
+    ids=[
+        *("one", "alike", "another factor", "few", "another shape", "below 0", "one number"),
+        *("gaps", "infinite"),
+    ],
+)
+def test_owners_of_other_numbers_have_no_other_unit(owners):
+    assert note_of_owners(*owners) == ""
+
+
+def test_dates_and_names_have_no_owner_of_another_unit():
+    owners = DAYS[:300], 24 * DAYS[300:]
+    assert note_of_owners(*owners, kind="date") == ""
+    codes = [its.round() for its in owners]
+    assert note_of_owners(*codes)
+    assert note_of_owners(*codes, name="diagnosis code") == ""

@@ -28,6 +28,23 @@ def test_the_best_run_has_the_least_error_or_the_largest_share_right(summary, me
     assert told == f"Best: {best}, with {words} {reached} on the same 90 records."
 
 
+@pytest.mark.parametrize(("guess", "is_same"), [(0.6 * (1 + 1e-12), True), (0.6001, False)])
+def test_as_many_records_of_other_values_are_not_the_same(summary, guess, is_same):
+    """A table that was corrected between two runs was told as the same records."""
+    quality = QualitySummary(
+        measure="rmse",
+        target="days",
+        on="owners",
+        records=90,
+        common=Interval(value=0.5),
+        guess=0.6,
+        intervals="none",
+    )
+    one = summary().model_copy(update={"quality": quality})
+    other = one.model_copy(update={"quality": quality.model_copy(update={"guess": guess})})
+    assert ("on the same 90 records" in verdict({"a": one, "b": other})) == is_same
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

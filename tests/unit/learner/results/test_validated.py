@@ -11,6 +11,9 @@ import pytest
 from common.validation import factors_of, unpack_validation
 from learner.planning.noise_width import half_width
 from learner.planning.validation import ValidationBounds
+from learner.results.card import card_text
+from learner.results.report import sentences
+from learner.results.summary import Interval, QualitySummary
 from learner.results.validated import summarise_validation
 from learner.results.validation_part import validation_part
 from learner.results.validation_words import (
@@ -19,6 +22,7 @@ from learner.results.validation_words import (
     validation_lines,
     warn_if_worse,
 )
+from learner.results.verdict_words import notes
 from learner.training.validation import Answer, Validated
 
 BOUNDS = ValidationBounds(
@@ -185,6 +189,43 @@ def test_a_model_that_is_surely_worse_than_what_is_free_is_warned_of(
         warnings.simplefilter("always")
         warn_if_worse(run, cure="do")
     assert [str(one.message).endswith(said or "") for one in told] == [True] * (said is not None)
+
+
+@pytest.mark.parametrize(
+    ("measure", "free", "psi_of_free", "is_told", "warning"),
+    [
+        ("rmse", 7.9, 0.4, True, "free: typical error (RMSE) 8 against 7.9; do"),
+        ("log_loss", 7.9, 0.4, True, "free: log loss 8 against 7.9; do"),
+        ("accuracy", 8.1, 0.4, True, None),
+        ("rmse", 8.1, 0.4, False, None),
+        ("rmse", 8.0, 0.4, False, None),
+        ("rmse", 7.9, 0.01, False, "free: relative fitness 0.1 against 0.01; do"),
+    ],
+)
+def test_a_model_that_is_worse_in_raw_units_alone_is_told_as_that_everywhere(
+    make_model, summary, measure, free, psi_of_free, is_told, warning
+):
+    """Only the page said so; the same run's table and its sentences said that owners gain."""
+    quality = QualitySummary(
+        measure=measure,
+        target="days",
+        on="owners",
+        records=9,
+        common=Interval(value=8.0),
+        public=Interval(value=free),
+        guess=12.0 if measure != "accuracy" else 1.0,
+        intervals="none",
+    )
+    told = {"relative_fitness": 0.1, "relative_fitness_public": psi_of_free, "quality": quality}
+    run = summary().model_copy(update=told)
+    words = "give a better model than this one, for free; relative fitness, which says who gains"
+    for text in (" ".join(sentences(run)), card_text(run, make_model()), " ".join(notes(run))):
+        assert (words in text) == is_told
+    assert ("targets as they are" in " ".join(notes(run))) == (is_told and measure == "rmse")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_if_worse(run, cure="do")
+    assert [str(one.message).endswith(warning or "") for one in caught] == [True] * bool(warning)
 
 
 def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summary):
