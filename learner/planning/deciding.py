@@ -11,7 +11,12 @@ import numpy as np
 from common.blas import one_blas_thread
 from learner.algorithms.table import Simulated
 from learner.planning.decision import Decision, Expected
-from learner.planning.design import decided, left_open, require_records
+from learner.planning.design import (
+    decided,
+    left_open,
+    require_records,
+    with_step_as_shown,
+)
 from learner.planning.ground import FORECAST_SEED, Ground
 from learner.planning.plan import algorithm_of
 from learner.planning.proposal import NoiseError, attendance_of, propose
@@ -19,7 +24,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
 from learner.planning.side_by_side import side_by_side
-from learner.planning.ways import as_way, best_way, way_of, ways_of
+from learner.planning.ways import LEVEL, as_way, best_way, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
 # Ways that ask every owner once; to decide them takes no simulated ticks.
@@ -62,7 +67,8 @@ def decide(
         is_compared = is_compared and isinstance(algorithm_of(settings, p, decision), Simulated)
         if not (is_compared or left_open(settings)):
             return decision
-        found = {own: expect(settings, ground, decision)}
+        decision, its = _sound(settings, ground, decision)
+        found = {own: its}
         if is_compared:
             designs = dict(zip(works, designed(), strict=True))
             found |= {way: design[1] for way, design in _possible(designs).items()}
@@ -83,7 +89,10 @@ def decide_quietly(
     if settings.algorithm.name == AUTO:
         return decide(settings, public, num_records=num_records, seed=seed)
     ground = Ground(settings=settings, public=public, num_records=tuple(num_records), seed=seed)
-    return decided(settings, ground)
+    decision = decided(settings, ground)
+    if _leaves_step_from_public(settings):
+        return _sound(settings, ground, decision)[0]
+    return decision
 
 
 def _best_of(settings: StudySettings, ground: Ground) -> Decision:
@@ -109,10 +118,28 @@ def _designed(settings: StudySettings, ground: Ground, way: str) -> Design | Noi
     """A way of learning, decided and forecast, or why nobody could draw its noise."""
     other = as_way(settings, way)
     try:
-        decision = decided(other, ground)
-        return decision, expect(other, ground, decision)
+        return _sound(other, ground, decided(other, ground))
     except NoiseError as error:
         return error
+
+
+def _sound(settings: StudySettings, ground: Ground, decision: Decision) -> Design:
+    """A design and its forecast, which does not give up for a doubt what is free.
+
+    Worlds in which owners differ by more than the public records show ask for long steps from the
+    public model, since it is far from them there. Where such a step is forecast to cost, it is the
+    best one of the worlds that forecasts are made in; in the end it hardly moves.
+    """
+    its = expect(settings, ground, decision)
+    if not _leaves_step_from_public(settings) or its.expected <= LEVEL * its.public:
+        return decision, its
+    decision = with_step_as_shown(settings, ground, decision)
+    return decision, expect(settings, ground, decision)
+
+
+def _leaves_step_from_public(settings: StudySettings) -> bool:
+    """Whether the step of ticks that begin at the public model is left open."""
+    return settings.algorithm.start == "public" and "algorithm.step" in left_open(settings)
 
 
 def _possible(designs: Mapping[str, Design | NoiseError]) -> dict[str, Design]:

@@ -27,6 +27,7 @@ from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_sp
 from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal
+from learner.simulated.world import World
 
 # A schedule is held in memory.
 LONGEST_SCHEDULE = 1_000_000
@@ -47,7 +48,12 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
     if not is_open:
         return fixed
     require_records(ground.public, is_open[0])
-    return _chosen(settings, ground, fixed)
+    return _chosen(settings, ground, fixed, ground.choice_worlds)
+
+
+def with_step_as_shown(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
+    """The same with the step that is best where owners differ by what public records show alone."""
+    return _chosen(settings, ground, replace(decision, constant=0.0), ground.forecast_worlds)
 
 
 def _given(settings: StudySettings, ground: Ground) -> Decision:
@@ -219,8 +225,10 @@ def left_open(settings: StudySettings) -> list[str]:
     return [key for key, value in is_open.items() if value]
 
 
-def _chosen(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
-    """The open numbers, by simulation on the public records."""
+def _chosen(
+    settings: StudySettings, ground: Ground, fixed: Decision, worlds: Sequence[World]
+) -> Decision:
+    """The open numbers, by simulation on the public records in these worlds."""
     unit = _unit(settings, ground, fixed)
     algorithm = unit.algorithm
     assert isinstance(algorithm, Asynchronous | SynchronousAverage | SynchronousDescent)  # noqa: S101
@@ -230,12 +238,12 @@ def _chosen(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
         Given(
             horizon=fixed.horizon or None,
             clip=fixed.clip,
-            chooses_clip=settings.privacy.clip == "auto",
+            chooses_clip=settings.privacy.clip == "auto" and fixed.clip is None,
             step=fixed.constant * step_of_unit(algorithm, fixed.horizon) or None,
             shortest=_shortest(settings, fixed, seed=ground.seed),
         ),
         bound=ground.gradient_bound,
-        worlds=ground.choice_worlds,
+        worlds=worlds,
     )
     unit_step = step_of_unit(algorithm, choice.horizon)
     chosen = replace(

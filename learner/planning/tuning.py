@@ -14,7 +14,8 @@ for both. Each choice depends on what was chosen before it and on nothing else, 
 types the horizon and clip that it was given gets the same step.
 
 Nothing silly is chosen: a horizon has ticks enough for everyone to be asked, no step is beyond
-the largest stable one, and no step is so small that T of them leave the model where it began.
+the largest stable one, and from 0 no step is so small that T of them leave the model where it
+began.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from common.config import check_settings
+from common.feature_settings import FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
 from learner.algorithms.clocks import count_per_owner
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import Question, ask
@@ -83,6 +86,34 @@ def test_everyone_is_asked_and_heard(public, owners, epsilon, clip):
         assert min(plan.responses) >= 2
         assert sum(plan.responses) == decision.horizon
         assert plan.responses == tuple(count_per_owner(plan.ticks(), owners))
+
+
+def test_steps_from_the_public_model_do_not_give_it_up_for_a_doubt(table_maker):
+    table, rng = table_maker(1200, seed=0), np.random.default_rng(5)
+    odds = 0.6 * (table["column-0"] - 0.5 * table["column-1"]) + 1.2
+    table["y"] = (rng.random(len(table)) < 1 / (1 + np.exp(-2 * odds))).astype(int)
+    features = FeatureSettings(target="y", positive=1, public=TableSource())
+    feature_map = fit_feature_map(table, features, source="public")
+    records = feature_map.apply(table, where="public")
+    classes = {
+        "features": {"public": {"path": "p.csv"}, "target": "y", "positive": 1},
+        "model": {"loss": "hinge", "theta_max": 0.5},
+    }
+
+    def settings(privacy=None, **numbers):
+        ticks = TICKS | {"start": "public"} | numbers
+        return settings_of(6, epsilon=1, algorithm=ticks, privacy=privacy, **classes)
+
+    def decided_by(how, given):
+        side = PublicSide(feature_map=feature_map, records=records, labels=None, known={})
+        return how(given, side, num_records=[600] * 6, seed=1)
+
+    chosen = decided_by(decide, settings())
+    # Where owners differ as much as is assumed at most, a step twice as bad as nothing is best.
+    assert chosen.forecast <= 1.25 * chosen.public
+    # Whoever types the horizon and the clip, and does not look at forecasts, gets the same step.
+    typed = settings({"clip": chosen.clip}, horizon=chosen.horizon)
+    assert decided_by(decide_quietly, typed).constant == chosen.constant
 
 
 def test_a_thousand_owners_are_chosen_for_in_bounded_memory_and_asked_twice_each(public):
