@@ -24,11 +24,13 @@ from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
 from learner.planning.side_by_side import side_by_side
-from learner.planning.ways import LEVEL, as_way, best_way, way_of, ways_of
+from learner.planning.ways import LEVEL, TINY, as_way, best_way, way_of, ways_of
 from learner.simulated.twin import Forecast, forecast
 
 # Ways that ask every owner once; to decide them takes no simulated ticks.
 AT_ONCE = ("moments", "newton")
+# The share of worlds that must agree that a step is too long.
+MOST_WORLDS = 0.75
 
 Design = tuple[Decision, Forecast]
 
@@ -127,11 +129,12 @@ def _sound(settings: StudySettings, ground: Ground, decision: Decision) -> Desig
     """A design and its forecast, which does not give up for a doubt what is free.
 
     Worlds in which owners differ by more than the public records show ask for long steps from the
-    public model, since it is far from them there. Where such a step is forecast to cost, it is the
-    best one of the worlds that forecasts are made in; in the end it hardly moves.
+    public model, since it is far from them there. Where the forecast's worlds are fairly sure that
+    such a step ends worse than the public model, the step is the best one of those worlds; in the
+    end it hardly moves. Where they are not, it stays: the public model may be worse than they know.
     """
     its = expect(settings, ground, decision)
-    if not _leaves_step_from_public(settings) or its.expected <= LEVEL * its.public:
+    if not _leaves_step_from_public(settings) or not _is_surely_worse(its):
         return decision, its
     decision = with_step_as_shown(settings, ground, decision)
     return decision, expect(settings, ground, decision)
@@ -140,6 +143,12 @@ def _sound(settings: StudySettings, ground: Ground, decision: Decision) -> Desig
 def _leaves_step_from_public(settings: StudySettings) -> bool:
     """Whether the step of ticks that begin at the public model is left open."""
     return settings.algorithm.start == "public" and "algorithm.step" in left_open(settings)
+
+
+def _is_surely_worse(its: Forecast) -> bool:
+    """Whether a study ends clearly worse than the public model in most worlds."""
+    times = its.by_world / np.maximum(its.relative_fitness_public, TINY)
+    return float(np.quantile(times, 1.0 - MOST_WORLDS)) > LEVEL
 
 
 def _possible(designs: Mapping[str, Design | NoiseError]) -> dict[str, Design]:
