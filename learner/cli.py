@@ -179,11 +179,12 @@ def train(
 )
 @click.option(
     "--compare",
-    default="ticks,ticks from zero,moments,newton,published",
+    default=("ticks,ticks from zero,moments,newton,published",),
     show_default=True,
+    multiple=True,
     metavar="NAMES",
     help="Ways of learning to compare, also synchronous-1 and synchronous-2; an empty text for "
-    "none.",
+    "none; may be repeated.",
 )
 @click.option(
     "--quick",
@@ -199,7 +200,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     data: Path | None,
     out: Path | None,
     public: Path | None,
-    compare: str,
+    compare: tuple[str, ...],
     quick: bool,
     jobs: int,
     cluster: str | None,
@@ -221,7 +222,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     folder = run_forecast(
         candidate_of(load_study(study, overrides, data), base=study.parent, public=public),
         out=out,
-        compare=tuple(name.strip() for name in compare.split(",") if name.strip()),
+        compare=[name.strip() for name in ",".join(compare).split(",") if name.strip()],
         curves=not quick,
         workers=Workers(jobs=jobs, cluster=cluster),
         console=console(width=120),

@@ -38,10 +38,21 @@ READ_BYTES = 4 * 2**20
 # What ``st_blocks`` counts, whatever the file system's own blocks are.
 BLOCK_BYTES = 512
 SURELY_OLD = 10**9
+# What SQLite makes of a file before its first commit, which goes to the -wal.
+ONE_PAGE = 4096
 
 EMPTIED = (
     "the ledger is empty but studies or responses were given before; restore the newest copy of it "
     "and of the files beside it"
+)
+COPIED_ALONE = (
+    "the ledger holds nothing, as a copy that was made without the files beside it; restore it "
+    "with all of them, or remove it if these records have never served"
+)
+UNMARKED = (
+    "nothing beside it shows how far it had come, as in a copy of this file alone; if it was "
+    "copied while its owner served or after a crash, stop the owner: what was spent since would "
+    "be spent again"
 )
 HIDDEN_LOCKS = (
     "its disk ({}) hides this machine's locks from others; served on two machines at once, one "
@@ -171,11 +182,15 @@ class LedgerFiles:
         # The folder when all was in its place, if that was long enough after its last change.
         self._folder: tuple[int, int, int] | None = None
         try:
+            # Made before the ledger, so only a copy is without it.
+            has_lock = os.path.lexists(self._names[".lock"])
             self._hold(".lock")
             self.mark = read_mark(path)
             if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
                 raise LedgerError(f"{path}: {EMPTIED}")
             self._hold("")
+            if not has_lock and not self.mark:
+                self._check_copy()
             _read_through(self._handles[""])
             for suffix in ("-wal", "-shm", GIVEN):
                 with contextlib.suppress(FileNotFoundError):
@@ -271,6 +286,16 @@ class LedgerFiles:
             self._path,
             self._path.name,
         )
+
+    def _check_copy(self) -> None:
+        """Refuse a copy that lacks all charges, or warn of one that may lack some."""
+        if self._is_empty(""):
+            return
+        if os.stat(self._path).st_size <= ONE_PAGE and self._is_empty("-wal"):
+            # A ledger that is refused is left as it is.
+            os.unlink(self._names[".lock"])
+            raise LedgerError(f"{self._path}: {COPIED_ALONE}")
+        log.warning("%s: %s", self._path, UNMARKED)
 
     def _is_empty(self, suffix: str) -> bool:
         """Whether a file is empty or not there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ CA_FOLDER = "ca"
 # A daily job renews in time, and no run of a few days meets an expired certificate.
 RENEW_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(minutes=5)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ class Party:
 
 @dataclass(frozen=True, kw_only=True)
 class Issued:
-    """A party's certificate as it now is in its folder."""
+    """A party's certificate as it now is in its folder; it expires with its CA at the latest."""
 
     party: Party
     folder: Path
@@ -198,10 +201,19 @@ def _authority(folder: Path, *, study: str, days: int, option: str = "--out") ->
             f"{folder}: the CA is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}; "
             f"set this machine's clock right, or make a new one in an empty {option}"
         )
-    if certificate.not_valid_after_utc < datetime.now(UTC):
+    left = certificate.not_valid_after_utc - datetime.now(UTC)
+    if left < timedelta(0):
         raise InputError(
             f"{folder}: the CA expired on {certificate.not_valid_after_utc:%Y-%m-%d}; set this "
             f"machine's clock right, or make a new one in an empty {option}"
+        )
+    if left < RENEW_BEFORE:
+        logger.warning(
+            "%s: the CA ends on %s, and with it whatever it signed; make a new one before that, "
+            "in an empty %s",
+            folder,
+            f"{certificate.not_valid_after_utc:%Y-%m-%d}",
+            option,
         )
     return _Authority(certificate, loaded)
 
@@ -214,9 +226,8 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     # While a CA is replaced the other one stands there, too.
     if not (trusted.exists() and ours in read_own(trusted)):
         write_whole(trusted, ours, mode=0o644)
-    return Issued(
-        party=party, folder=folder, expires=certificate.not_valid_after_utc, made=found is None
-    )
+    expires = min(certificate.not_valid_after_utc, authority.certificate.not_valid_after_utc)
+    return Issued(party=party, folder=folder, expires=expires, made=found is None)
 
 
 def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certificate | None:

@@ -302,26 +302,30 @@ def _world_of(
     size = min(played, PLAYED_RECORDS, ALL_PLAYED_RECORDS // weights.size)
     size = max(size, FEWEST_PLAYED_RECORDS)
     shards = [mixture.records_of(owner, size, rng=rng) for owner in owners]
+    # An only owner's records are all that there are: no model is better than its own.
+    is_only = weights.size == 1
     if public.problem.loss.is_quadratic:
+        everyone = [_sketch(np.tensordot(weights, mixture.second, axes=1))]
         return World(
             problem=public.problem,
             weights=weights,
             shards=shards,
             moments=mixture.moments(),
-            judging=[_sketch(np.tensordot(weights, mixture.second, axes=1))],
-            learning=None,
+            judging=everyone,
+            learning=everyone if is_only else None,
             mixture=mixture,
             differences=differences,
         )
     judging = min(JUDGING_RECORDS, JUDGING_FACTOR * size)
     united = mixture.records_together(weights, judging, rng=rng)
+    drawn = [mixture.records_of(owner, judging // 2, rng=rng) for owner in owners]
     return World(
         problem=public.problem,
         weights=weights,
         shards=shards,
         moments=None,
         judging=[united],
-        learning=[mixture.records_of(owner, judging // 2, rng=rng) for owner in owners],
+        learning=[united] if is_only else drawn,
         mixture=mixture,
         differences=differences,
         united=united,

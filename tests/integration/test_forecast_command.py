@@ -358,3 +358,10 @@ def test_another_file_of_public_records_may_be_given(study, tmp_path):
     result = copriv(study(), "--compare", "magic")
     assert result.returncode == 2
     assert result.stderr.startswith("copriv: --compare magic: expected one of")
+
+
+def test_ways_may_be_named_one_by_one(study):
+    """Each that is named counts, and not the last alone."""
+    result = copriv(study(), "--compare", "magic", "--compare", "luck")
+    assert result.returncode == 2
+    assert result.stderr.startswith("copriv: --compare magic: expected one of")

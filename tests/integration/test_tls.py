@@ -765,6 +765,28 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
     assert (moved.stdout.count("new"), moved.stdout.count("kept")) == (1, 2)
 
 
+def test_no_certificate_is_said_to_outlast_its_ca(tmp_path, caplog):
+    """A daily job would keep it, and say nothing until on one day nobody is let in any more."""
+    parties = [Party(name="a", role="owner", hosts=("a.example",))]
+
+    def ends(out, *, ca_days):
+        (one,) = make_certificates(
+            out, parties, study="test", days=365, ca_days=ca_days, renew=False
+        )
+        ca = x509.load_pem_x509_certificate((out / "ca" / "certificate.pem").read_bytes())
+        assert one.expires == ca.not_valid_after_utc
+        return f"{one.expires:%Y-%m-%d}"
+
+    ends(tmp_path / "later", ca_days=40)
+    assert not caplog.records
+    day = ends(tmp_path / "soon", ca_days=20)
+    said = f"{tmp_path / 'soon' / 'ca'}: the CA ends on {day}, and with it whatever it signed"
+    assert f"{said}; make a new one before that, in an empty --out" in caplog.text
+    shown = run_certs("--owner", "a=a.example", "--out", tmp_path / "soon")
+    assert f"{day}   kept" in shown.stdout
+    assert "the CA ends on" in shown.stderr
+
+
 def test_a_key_whose_certificate_was_never_written_is_not_kept(tmp_path, monkeypatch):
     """A renewal that is killed between the two leaves a pair that nobody can serve with."""
     folder = certs(tmp_path / "certs") / "owner-a"

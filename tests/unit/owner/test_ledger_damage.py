@@ -375,6 +375,41 @@ def test_each_file_alone_tells_how_far_the_ledger_has_come(path, survivor):
         Ledger(copies / path.name, owner="a", fingerprint="shard")
 
 
+def test_a_copy_of_its_file_alone_is_no_new_ledger(path, caplog):
+    """Until it is written down, all that was promised and spent stands in the -wal alone."""
+    caplog.set_level("WARNING")
+    ledger = open_ledger(path)
+    assert not caplog.records
+    enroll(ledger)
+    charge(ledger, 1)
+    (path.parent / "copies").mkdir()
+    copy = path.parent / "copies" / path.name
+    shutil.copy(path, copy)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"without the files beside it; restore it with all"):
+            Ledger(copy, owner="a", fingerprint="shard")
+    assert [file.name for file in copy.parent.iterdir()] == [path.name]
+    ledger.close()
+
+
+def test_a_copy_of_its_file_alone_that_may_lack_charges_is_warned_of(path, caplog):
+    """A copy of after an orderly end is whole; nothing tells it from one of a running owner."""
+    caplog.set_level("WARNING")
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    open_ledger(path).close()
+    assert not caplog.records
+    (path.parent / "copies").mkdir()
+    copy = path.parent / "copies" / path.name
+    shutil.copy(path, copy)
+    Ledger(copy, owner="a", fingerprint="shard").close()
+    assert f"{copy}: nothing beside it shows how far it had come" in caplog.text
+    caplog.clear()
+    Ledger(copy, owner="a", fingerprint="shard").close()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("behind", ["the lock", "the ledger"])
 def test_the_furthest_of_the_marks_counts(path, behind):
     if not has_attributes(path.parent):

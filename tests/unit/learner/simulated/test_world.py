@@ -449,6 +449,19 @@ def test_classes_of_those_who_take_part_are_played_as_one_by_records_of_theirs()
     assert both == pytest.approx(United(world).gradients(theta, None), abs=2e-3)
 
 
+@pytest.mark.parametrize("name", ["squared", "logistic", "huber", "hinge"])
+def test_nothing_beats_the_own_model_of_an_only_owner(name):
+    """All records are its own, so a study of it alone is never forecast to gain."""
+    classes = name in {"logistic", "hinge"}
+    public = groups_of(records_of([200] * 5, spread=0.3, seed=9, classes=classes), name=name)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        world = surrogate_world(public, np.array([300.0]), known=[0], rng=rng)
+        assert world.relative_fitness_alone == pytest.approx([0.0], abs=1e-9)
+    two = surrogate_world(public, np.full(2, 300.0), known=[0, 1], rng=np.random.default_rng(9))
+    assert two.only([0]).relative_fitness_alone[0] > 1e-6
+
+
 def test_owners_own_models_are_the_same_where_only_some_take_part():
     public = groups_of(records_of([200] * 5, spread=0.2, seed=7))
     world = surrogate_world(public, np.full(4, 300.0), rng=np.random.default_rng(7))
