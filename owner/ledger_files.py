@@ -45,10 +45,6 @@ EMPTIED = (
     "the ledger is empty but studies or responses were given before; restore the newest copy of it "
     "and of the files beside it"
 )
-COPIED_ALONE = (
-    "the ledger holds nothing, as a copy that was made without the files beside it; restore it "
-    "with all of them, or remove it if these records have never served"
-)
 UNMARKED = (
     "nothing beside it shows how far it had come, as in a copy of this file alone; if it was "
     "copied while its owner served or after a crash, stop the owner: what was spent since would "
@@ -294,7 +290,11 @@ class LedgerFiles:
         if os.stat(self._path).st_size <= ONE_PAGE and self._is_empty("-wal"):
             # A ledger that is refused is left as it is.
             os.unlink(self._names[".lock"])
-            raise LedgerError(f"{self._path}: {COPIED_ALONE}")
+            raise LedgerError(
+                f"{self._path}: the ledger holds nothing, as a copy that was made without the "
+                "files beside it; restore it with all of them, or remove it if these records "
+                "have never served"
+            )
         log.warning("%s: %s", self._path, UNMARKED)
 
     def _is_empty(self, suffix: str) -> bool:
