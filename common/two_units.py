@@ -67,12 +67,13 @@ def unit_of_owners_note(column: Column, owners: Mapping[str, Indices]) -> str:
     """
     if column.kind != "number" or column.is_code:
         return ""
-    its = {name: column.numbers[rows] for name, rows in owners.items()}
-    quarters = {name: known for name, part in its.items() if (known := _quarters(part)) is not None}
-    found: dict[int, list[str]] = {}
-    for name, own in quarters.items():
-        others = [each for other, each in quarters.items() if other != name]
-        factor = _factor(np.median(others, axis=0), own) if others else None
+    its = {name: _quarters(column.numbers[rows]) for name, rows in owners.items()}
+    quarters = {name: own for name, own in its.items() if own is not None}
+    if len(quarters) < 2:
+        return ""
+    together, found = np.array([*quarters.values()]), dict[int, list[str]]()
+    for place, (name, own) in enumerate(quarters.items()):
+        factor = _factor(np.median(np.delete(together, place, axis=0), axis=0), own)
         if factor is not None:
             found.setdefault(factor, []).append(name)
     if not found:
@@ -95,8 +96,9 @@ def _quarters(part: Vector) -> Vector | None:
 
 def _factor(low: Vector, high: Vector) -> int | None:
     """The factor of units between the quarters of two parts; None where none is."""
-    factor = min(FACTORS, key=lambda each: abs(float(np.log(high[1] / low[1] / each))))
-    is_other = np.any(np.abs(np.log(high / low / factor)) > np.log(ALIKE))
+    apart = np.log(high) - np.log(low)
+    factor = min(FACTORS, key=lambda each: abs(float(apart[1] - np.log(each))))
+    is_other = np.any(np.abs(apart - np.log(factor)) > np.log(ALIKE))
     return None if is_other else factor
 
 
