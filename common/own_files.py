@@ -27,15 +27,18 @@ def warn_of_others(path: Path, *beside: Path) -> None:
     for each in (path, *beside):
         if is_read_by_others(each.stat()):
             log.warning("%s can be read by others on this machine; chmod 600 it", each)
-    folder = everybodys_folder(path)
-    if folder is not None:
-        log.warning("%s can be replaced by others on this machine; chmod o-w %s", path, folder)
+    _warn_of_folder(path)
 
 
 def warn_of_writers(path: Path) -> None:
     """Log a warning if others on this machine may write a file that says who is let in."""
     if is_written_by_all(path.stat()):
         log.warning("%s can be written by others on this machine; chmod o-w it", path)
+    _warn_of_folder(path)
+
+
+def _warn_of_folder(path: Path) -> None:
+    """Log a warning if others may replace a file, whatever its own mode is."""
     folder = everybodys_folder(path)
     if folder is not None:
         log.warning("%s can be replaced by others on this machine; chmod o-w %s", path, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import select
 import signal
 import sys
@@ -23,6 +24,15 @@ UNREAD_STATUS = 128 + signal.SIGPIPE
 
 class UnreadError(KeyboardInterrupt):
     """Whoever read what a command prints has gone; the command stops as by Ctrl-C."""
+
+
+def jitter() -> float:
+    """By what a wait is shortened: many programs should not knock at the same moment.
+
+    >>> 0.5 <= jitter() <= 1.0
+    True
+    """
+    return secrets.SystemRandom().uniform(0.5, 1.0)
 
 
 def leave_unread() -> None:

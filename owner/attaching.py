@@ -8,7 +8,6 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from common.errors import (
 from common.expiry import Expiry
 from common.metrics import metrics_served
 from common.pb import copriv_pb2 as pb
-from common.stopping import GRACE_SECONDS, Stop
+from common.stopping import GRACE_SECONDS, Stop, jitter
 from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, ended_on_the_way, said_with, token_in
 from owner.answering import DataOwner
@@ -149,7 +148,7 @@ class Attachment:
             if over and not self._stay:
                 return
             wait = SHORTEST_WAIT_SECONDS if greeted else min(2 * wait, LONGEST_WAIT_SECONDS)
-            self._ending.wait(wait * secrets.SystemRandom().uniform(0.5, 1.0))
+            self._ending.wait(wait * jitter())
 
     def end(self) -> None:
         """Disconnect from the learner; what is open in the study stays open."""

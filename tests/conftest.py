@@ -38,7 +38,7 @@ from common.tables import TableSource
 from common.terms import StudyTerms
 from learner.cli import main as copriv
 from learner.planning.deciding import decide_quietly
-from learner.results.summary import Summary
+from learner.results.summary import QualitySummary, Summary
 from owner.cli import main as copriv_owner
 from owner.server import start_owner
 
@@ -379,6 +379,13 @@ def summary_table():
 def summary(summary_table):
     """A summary with some values changed."""
     return lambda **changes: Summary.model_validate(summary_table | changes)
+
+
+@pytest.fixture(scope="session")
+def quality():
+    """How good a model is on its owners' records, with some values changed."""
+    same = {"measure": "rmse", "target": "days", "on": "owners", "records": 9, "intervals": "none"}
+    return lambda **changes: QualitySummary.model_validate(same | changes)
 
 
 def pytest_collection():

@@ -11,12 +11,7 @@ import numpy as np
 from common.blas import one_blas_thread
 from learner.algorithms.table import Simulated
 from learner.planning.decision import Decision, Expected
-from learner.planning.design import (
-    decided,
-    left_open,
-    require_records,
-    with_step_as_shown,
-)
+from learner.planning.design import decided, left_open, require_records, with_step_as_shown
 from learner.planning.ground import FORECAST_SEED, Ground
 from learner.planning.plan import algorithm_of
 from learner.planning.proposal import NoiseError, attendance_of, propose

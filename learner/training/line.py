@@ -14,7 +14,6 @@ next. The new query is durable before it is asked.
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from common.errors import (
     UnreachableError,
     UntrustedError,
 )
+from common.stopping import jitter
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.algorithms.protocol import check_inside
 from learner.training.claims import Promise, check_enrollment, check_response
@@ -255,7 +255,7 @@ class OwnerLine(_Contact):
                 self.numbers.in_doubt = True
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
-            self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
+            self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * jitter())
         return self._answer_once(query)
 
     def _answer_once(self, query: Query) -> Response:
@@ -345,7 +345,7 @@ class _Search:
         """Enrol again until the owner replies; waits grow, with jitter."""
         told = explained = False
         long_away = time.monotonic() + WHY_AFTER_SECONDS
-        while not self.stopping.wait(self._wait * _jitter()):
+        while not self.stopping.wait(self._wait * jitter()):
             try:
                 reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
             except RefusedError as error:
@@ -386,8 +386,3 @@ class LocalLine(OwnerLine):
 def hears(line: OwnerLine) -> bool:
     """Whether a question reaches the owner now: it is there, and owes a response."""
     return line.state.can_be_asked and line.answered < line.promised
-
-
-def _jitter() -> float:
-    """Many learners should not knock at the same moment."""
-    return secrets.SystemRandom().uniform(0.5, 1.0)

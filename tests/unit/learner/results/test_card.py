@@ -90,18 +90,9 @@ def test_a_run_that_ended_early_says_so_and_no_other(summary):
     assert not any("ended" in line for line in notes(summary()))
 
 
-def test_models_of_single_owners_are_told_from_the_least_error_to_the_largest(summary):
-    quality = QualitySummary(
-        measure="rmse",
-        target="days",
-        on="owners",
-        records=9,
-        common=Interval(value=2.0),
-        guess=4.0,
-        intervals="none",
-        alone=(3.0, 2.5, 3.5),
-    )
-    told = verdict_lines(summary().model_copy(update={"quality": quality}))[0]
+def test_models_of_single_owners_are_told_from_the_least_error_to_the_largest(summary, quality):
+    found = quality(common=Interval(value=2.0), guess=4.0, alone=(3.0, 2.5, 3.5))
+    told = verdict_lines(summary().model_copy(update={"quality": found}))[0]
     assert "models of single owners have 2.5 to 3.5, " in told
 
 

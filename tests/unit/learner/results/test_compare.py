@@ -3,25 +3,20 @@
 import pytest
 
 from learner.results.compare import ONE_DRAW, UNLIKE, notes, verdict
-from learner.results.summary import Interval, QualitySummary
+from learner.results.summary import Interval
 
 
 @pytest.mark.parametrize(
     ("measure", "best", "words"),
     [("rmse", "a", "RMSE"), ("log_loss", "a", "log loss"), ("accuracy", "b", "accuracy")],
 )
-def test_the_best_run_has_the_least_error_or_the_largest_share_right(summary, measure, best, words):
+def test_the_best_run_has_the_least_error_or_the_largest_share_right(
+    summary, quality, measure, best, words
+):
     def run(value):
-        quality = QualitySummary(
-            measure=measure,
-            target="ill",
-            on="public",
-            records=90,
-            common=Interval(value=value),
-            guess=0.6,
-            intervals="none",
-        )
-        return summary().model_copy(update={"quality": quality})
+        its = {"measure": measure, "target": "ill", "on": "public", "records": 90, "guess": 0.6}
+        found = quality(**its, common=Interval(value=value))
+        return summary().model_copy(update={"quality": found})
 
     told = verdict({"a": run(0.7), "b": run(0.8), "c": run(0.75)})
     reached = {"a": "0.7", "b": "0.8"}[best]
@@ -29,19 +24,11 @@ def test_the_best_run_has_the_least_error_or_the_largest_share_right(summary, me
 
 
 @pytest.mark.parametrize(("guess", "is_same"), [(0.6 * (1 + 1e-12), True), (0.6001, False)])
-def test_as_many_records_of_other_values_are_not_the_same(summary, guess, is_same):
+def test_as_many_records_of_other_values_are_not_the_same(summary, quality, guess, is_same):
     """A table that was corrected between two runs was told as the same records."""
-    quality = QualitySummary(
-        measure="rmse",
-        target="days",
-        on="owners",
-        records=90,
-        common=Interval(value=0.5),
-        guess=0.6,
-        intervals="none",
-    )
-    one = summary().model_copy(update={"quality": quality})
-    other = one.model_copy(update={"quality": quality.model_copy(update={"guess": guess})})
+    found = quality(records=90, common=Interval(value=0.5), guess=0.6)
+    one = summary().model_copy(update={"quality": found})
+    other = one.model_copy(update={"quality": found.model_copy(update={"guess": guess})})
     assert ("on the same 90 records" in verdict({"a": one, "b": other})) == is_same
 
 

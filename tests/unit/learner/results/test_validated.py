@@ -13,7 +13,7 @@ from learner.planning.noise_width import half_width
 from learner.planning.validation import ValidationBounds
 from learner.results.card import card_text
 from learner.results.report import sentences
-from learner.results.summary import Interval, QualitySummary
+from learner.results.summary import Interval
 from learner.results.validated import summarise_validation
 from learner.results.validation_part import validation_part
 from learner.results.validation_words import (
@@ -203,20 +203,16 @@ def test_a_model_that_is_surely_worse_than_what_is_free_is_warned_of(
     ],
 )
 def test_a_model_that_is_worse_in_raw_units_alone_is_told_as_that_everywhere(
-    make_model, summary, measure, free, psi_of_free, is_told, warning
+    make_model, summary, quality, measure, free, psi_of_free, is_told, warning
 ):
     """Only the page said so; the same run's table and its sentences said that owners gain."""
-    quality = QualitySummary(
+    found = quality(
         measure=measure,
-        target="days",
-        on="owners",
-        records=9,
         common=Interval(value=8.0),
         public=Interval(value=free),
         guess=12.0 if measure != "accuracy" else 1.0,
-        intervals="none",
     )
-    told = {"relative_fitness": 0.1, "relative_fitness_public": psi_of_free, "quality": quality}
+    told = {"relative_fitness": 0.1, "relative_fitness_public": psi_of_free, "quality": found}
     run = summary().model_copy(update=told)
     words = "give a better model than this one, for free; relative fitness, which says who gains"
     for text in (" ".join(sentences(run)), card_text(run, make_model()), " ".join(notes(run))):
