@@ -323,7 +323,7 @@ def _certificates(folder: Path) -> Identity:
         [*parties, Party(name="lab", role="learner")],
         study="bench",
         days=1,
-        ca_days=2,
+        ca_days=40,
         renew=False,
     )
     return _identity(folder, "lab", "client")

@@ -116,7 +116,7 @@ def certify(folder):
         Party(name="good", role="learner"),
         Party(name="stranger", role="learner"),
     ]
-    make_certificates(folder / "certs", parties, study="crowd", ca_days=9, days=9, renew=False)
+    make_certificates(folder / "certs", parties, study="crowd", ca_days=40, days=9, renew=False)
     good, stranger = (
         load_identity(tls_of(folder / "certs" / name), base=folder, side="client")
         for name in ("good", "stranger")
