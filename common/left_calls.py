@@ -35,10 +35,11 @@ class LeftCalls:
         if threading.current_thread() is not threading.main_thread():
             return call(*arguments)
         future: Future[T] = Future()
-        threading.Thread(target=_settle, args=(future, call, *arguments), daemon=True).start()
+        thread = threading.Thread(target=_settle, args=(future, call, *arguments), daemon=True)
+        thread.start()
         try:
             # A signal just before a lock begins to wait is seen only when that ends.
-            while not future.done():
+            while not future.done() and thread.is_alive():
                 wait([future], timeout=LOOK_SECONDS)
         except BaseException:
             self.are_left = True
@@ -47,6 +48,8 @@ class LeftCalls:
                 wait([future], timeout=END_SECONDS)
                 self.are_left = not future.done()
             raise
+        if not future.done():
+            raise MemoryError("the thread that made a call has ended")
         return future.result()
 
 

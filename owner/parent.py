@@ -16,10 +16,13 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from common.thread_limit import NO_MORE_THREADS, NO_THREAD_STATUS
@@ -75,48 +78,76 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
     output and log, and where its process number and then its exit status are written.
     """
     watchers: dict[int, int] = {}
-    signal.signal(signal.SIGCHLD, lambda *_: _report_ends(watchers))
-    while True:
-        size, handles, _, _ = socket.recv_fds(requests, LENGTH_BYTES, HANDLES)
-        if len(size) < LENGTH_BYTES:
-            return None
-        content = _received(requests, int.from_bytes(size, "little"))
-        *own, status = handles
-        # A fork that ends at once is known before its end is reported.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        try:
-            pid: int | None = os.fork()
-        except OSError:
-            # To whoever asked for it, it has ended at once.
-            os.write(own[-1], f"copriv-owner: {NO_MORE_THREADS}\n".encode())
-            os.write(status, b"0\n%d\n" % NO_THREAD_STATUS)
-            pid, own = None, handles
+    with _ends_told() as ended:
+        told = select.poll()
+        for each in (requests.fileno(), ended):
+            told.register(each, select.POLLIN)
+        while True:
+            ready = [handle for handle, _ in told.poll()]
+            if ended in ready:
+                os.read(ended, select.PIPE_BUF)
+                _report_ends(watchers)
+            if requests.fileno() not in ready:
+                continue
+            size, handles, _, _ = socket.recv_fds(requests, LENGTH_BYTES, HANDLES)
+            if len(size) < LENGTH_BYTES:
+                return None
+            content = _received(requests, int.from_bytes(size, "little"))
+            if _forked(handles, watchers):
+                request: dict[str, Any] = json.loads(content)
+                return request
+
+
+@contextmanager
+def _ends_told() -> Iterator[int]:
+    """A pipe that can be read when a fork has ended; the signal itself writes to it.
+
+    One that comes just before a wait begins interrupts no wait. Python would look for it when the
+    wait is over: of the last fork that ends that was never, and who had asked for it waited on.
+    """
+    ended, telling = os.pipe()
+    os.set_blocking(telling, False)
+    signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        for handle in (ended, telling):
+            os.close(handle)
+
+
+def _forked(handles: list[int], watchers: dict[int, int]) -> bool:
+    """Fork, and note where its end is reported; whether this is the fork."""
+    *own, status = handles
+    try:
+        pid = os.fork()
+    except OSError:
+        # To whoever asked for it, it has ended at once.
+        os.write(own[-1], f"copriv-owner: {NO_MORE_THREADS}\n".encode())
+        os.write(status, b"0\n%d\n" % NO_THREAD_STATUS)
+        own = handles
+    else:
         if pid == 0:
             for handle in (status, *watchers.values()):
                 os.close(handle)
             for handle, number in zip(own, (0, 1, 2), strict=True):
                 os.dup2(handle, number)
                 os.close(handle)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            request: dict[str, Any] = json.loads(content)
-            return request
-        if pid is not None:
-            os.write(status, b"%d\n" % pid)
-            watchers[pid] = status
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        for handle in own:
-            os.close(handle)
+            return True
+        os.write(status, b"%d\n" % pid)
+        watchers[pid] = status
+    for handle in own:
+        os.close(handle)
+    return False
 
 
 def _report_ends(watchers: dict[int, int]) -> None:
     """Write the exit status of each fork that has ended to its handle."""
     while watchers:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return  # this interrupted another look, which has the last one in hand
+        pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
         handle = watchers.pop(pid)

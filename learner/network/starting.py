@@ -75,6 +75,9 @@ class OwnerProcess:
         except OSError as error:
             sentence = f"owner {self.name} did not start: {error.strerror}"
             self._port.set_exception(OwnerFailedError(sentence))
+        except Exception as error:
+            # As where memory runs out: whoever starts it goes on with the next.
+            self._port.set_exception(error)
 
     def hear(self) -> None:
         """Wait until it has started, or has ended instead."""

@@ -246,12 +246,12 @@ class _Watch:
     def add(self, stream: DirectStream) -> None:
         """Watch a stream."""
         with self._lock:
-            self._streams.add(stream)
             # The thread of streams that are gone may not have noticed yet.
             if not self._is_looking:
                 threading.Thread(target=self._look, name="overdue", daemon=True).start()
                 # Not before it has begun: one that does not is begun with the next stream.
                 self._is_looking = True
+            self._streams.add(stream)
 
     def discard(self, stream: DirectStream) -> None:
         """Watch it no longer."""

@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -24,6 +25,9 @@ Result = TypeVar("Result")
 # A copy that uses no processor time for so many seconds waits for what never comes: for a lock,
 # perhaps, that another thread held as the copy was made.
 LOOK_SECONDS = 10.0
+# One that uses it may spin on such a lock. This process did about as much while it worked, so it is
+# done long before this is over.
+LONGEST_SECONDS = 1800.0
 # Input, output and errors stay open in a copy.
 FIRST_CLOSED = 3
 
@@ -99,9 +103,10 @@ def _do(work: Callable[[], object], sender: Connection, parent: int) -> NoReturn
 def _tells(copy: int, receiver: Connection) -> bool:
     """Wait until the copy tells something, or has ended; False if it hangs."""
     used: list[str] | None = None
+    give_up = time.monotonic() + LONGEST_SECONDS
     while not receiver.poll(LOOK_SECONDS):
         before, used = used, _processor_time(copy)
-        if used == before:
+        if used == before or time.monotonic() > give_up:
             return False
     return True
 

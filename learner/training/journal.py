@@ -68,6 +68,8 @@ T = TypeVar("T")
 
 # A tick is on the disk after so long, whether or not somebody needs it there.
 LAG_SECONDS = 0.1
+# Between two looks whether who writes is there: a thread that finds no memory ends without a word.
+LOOK_SECONDS = 1.0
 
 
 class Journal:
@@ -303,9 +305,11 @@ class _Tail:
         with self._changed:
             self._repeats.update(repeats or {})
             while self._failure is None and self._is_left(repeats):
+                if not self._thread.is_alive():
+                    raise MemoryError("the thread that writes the journal has ended")
                 self._urgent = True
                 self._changed.notify_all()
-                self._changed.wait()
+                self._changed.wait(LOOK_SECONDS)
             if self._failure is not None:
                 raise self._failure
 
@@ -315,7 +319,7 @@ class _Tail:
             self._ending = True
             self._changed.notify_all()
         self._thread.join()
-        return self._failure is None
+        return self._failure is None and not self._entries
 
     def _is_left(self, repeats: Mapping[int, int] | None) -> bool:
         """Whether there is something to wait for."""
@@ -324,25 +328,29 @@ class _Tail:
         return any(self._answers[owner] >= max(most, 1) for owner, most in repeats.items())
 
     def _work(self) -> None:
-        """Write whatever was appended, all of it at once, until the end or a failure."""
-        while True:
+        """Write whatever was appended, until the end or a failure."""
+        try:
+            while self._write_next():
+                pass
+        except Exception as error:
             with self._changed:
-                self._changed.wait_for(lambda: self._entries or self._ending)
-                self._changed.wait_for(lambda: self._urgent or self._ending, LAG_SECONDS)
-                written, self._urgent = self._entries[:], False
-            if not written:
-                return
-            try:
-                self._write(written)
-            except Exception as error:
-                with self._changed:
-                    self._failure = error
-                    self._changed.notify_all()
-                return
-            with self._changed:
-                del self._entries[: len(written)]
-                self._answers.subtract(owner for entry in written for owner in entry.responses)
+                self._failure = error
                 self._changed.notify_all()
+
+    def _write_next(self) -> bool:
+        """Write what was appended, all of it at once; False where it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._entries or self._ending)
+            self._changed.wait_for(lambda: self._urgent or self._ending, LAG_SECONDS)
+            written, self._urgent = self._entries[:], False
+        if not written:
+            return False
+        self._write(written)
+        with self._changed:
+            del self._entries[: len(written)]
+            self._answers.subtract(owner for entry in written for owner in entry.responses)
+            self._changed.notify_all()
+        return True
 
 
 def _hold(path: Path) -> int:

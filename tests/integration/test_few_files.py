@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 
@@ -10,7 +9,13 @@ import pytest
 
 from common import diagnosis
 
-MAIN = "import sys; from {0}.cli import main; sys.argv = sys.argv[1:]; main()"
+MAIN = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({most}, {most}))
+from {module}.cli import main
+sys.argv = sys.argv[1:]
+main()
+"""
 TYPED = (
     ("owner", "copriv-owner", "serve", "owner.toml"),
     ("owner", "copriv-owner", "ledger", "show", "ledger.sqlite"),
@@ -26,8 +31,7 @@ def test_a_process_that_may_open_too_few_files_ends_in_a_sentence_that_says_so(
 ):
     module, *arguments = typed
     ended = subprocess.run(
-        [sys.executable, "-c", MAIN.format(module), *arguments],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+        [sys.executable, "-c", MAIN.format(module=module, most=most), *arguments],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -589,6 +589,7 @@ def test_two_copies_of_a_run_that_go_on_at_once_are_given_no_number_twice(start_
     folders = [study.folder / "run", study.folder / "copy"]
     process = study.start(folders[0])
     while lived(folders[0]) < 100:
+        assert process.poll() is None, process.communicate()[1]
         time.sleep(0.001)
     process.send_signal(signal.SIGSTOP)
     shutil.copytree(*folders)

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import InputError, OwnerFailedError, UnreachableError
 from learner.network.starting import OwnerProcess, StartingOwner, starting
-from learner.network.warm_parent import warm_parent
+from learner.network.warm_parent import WarmParent, warm_parent
 from learner.training.enrolment import all_present
 
 SERVE = ["serve", "owner.toml", "--with-parent"]
@@ -41,6 +41,21 @@ def test_one_that_does_not_start_is_told_and_the_others_serve(owners):
         with pytest.raises(InputError, match=r"owner owner-1 did not start: .*owner\.toml"):
             StartingOwner(wrong, deadline=20.0).describe()
         assert all(owner.port for owner in owners if owner is not wrong)
+
+
+def test_one_that_cannot_be_asked_for_is_told_and_the_others_serve(owners, monkeypatch):
+    """As where memory runs out: who starts them ended, and those after it were waited for on."""
+    start, wrong = WarmParent.start, owners[1]
+
+    def begin(self, arguments, *, folder, log):
+        if log == wrong.log.absolute():
+            raise MemoryError
+        return start(self, arguments, folder=folder, log=log)
+
+    monkeypatch.setattr(WarmParent, "start", begin)
+    with warm_parent() as parent, starting(owners, parent):
+        assert isinstance(wrong._port.exception(20), MemoryError)
+        assert all(owner._port.result(20) for owner in owners if owner is not wrong)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,21 @@ UNUSED = (
     "sklearn",
 )
 
+# A parent that sleeps before each wait for a request, and hears of no signal between the two: no
+# step of Python's is there. A fork that ends meanwhile ends just before its parent waits.
+LATE = """
+import ctypes, operator, socket
+from functools import partial
+from owner import parent
+sleep = partial(ctypes.CDLL(None).usleep, 999_999)
+class Late(socket.socket):
+    def recvmsg(self, *given):
+        *_, received = map(operator.call, (sleep, partial(super().recvmsg, *given)))
+        return received
+socket.socket = Late
+parent.main()
+"""
+
 
 def serve(parent, settings):
     arguments = ["serve", settings.name, "--with-parent", "--listen", "127.0.0.1:0"]
@@ -129,6 +144,25 @@ def test_many_forks_that_end_at_once_are_all_told_of(tmp_path):
             assert [owner.wait(60) for owner in crowd] == [0] * len(crowd)
             for owner in crowd:
                 owner.stop(0)
+
+
+def test_a_fork_that_ends_just_before_its_parent_waits_is_told_of(tmp_path, monkeypatch):
+    """It was told with the next request or end: of the last one `copriv simulate` never heard."""
+    begin = subprocess.Popen
+
+    def late(command, **options):
+        return begin([sys.executable, "-c", LATE, command[-1]], **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", late)
+        parent = WarmParent()
+    try:
+        for _ in range(2):
+            owner = parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+            assert owner.wait(20) == 0
+            owner.stop(0)
+    finally:
+        parent.close()
 
 
 def test_owners_beyond_the_first_thousand_handles_are_told_of():

@@ -8,10 +8,8 @@ Usage: python tests/tools/flip_ledger.py --flips 10000 [--serves 25] [--seed 1]
 
 import argparse
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from lone_owner import write_owner
+from waiting import killed_at_its_end
 
 from common.config import load_settings
 from common.tables import read_table
@@ -40,7 +39,7 @@ LEARNER = "anonymous"
 
 
 def live(settings_path, feature_map):
-    """Lives of an owner: studies open and closed, with and without responses; then a SIGKILL."""
+    """Lives of an owner: studies open and closed, with and without responses."""
     settings = load_settings(OwnerSettings, settings_path)
     plan = {"whole": 150, "some": 5, "none": 0, "open": 70, "last": 3}
     for turn in range(2):
@@ -67,16 +66,12 @@ def live(settings_path, feature_map):
                 owner._ledger._held.db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         if not turn:
             owner.stop()
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed_owner(folder):
     """A folder as a killed owner leaves it; returns its settings."""
     settings, feature_map = write_owner(folder, "flipped", epsilon_lifetime="10")
-    child = os.fork()
-    if child == 0:
-        live(settings, feature_map)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    killed_at_its_end(lambda: live(settings, feature_map))
     for name in FILES:
         assert (folder / name).stat().st_size > 0
     return settings

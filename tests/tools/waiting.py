@@ -1,8 +1,12 @@
 """Waiting for what comes about by itself, and what a process does meanwhile."""
 
+import gc
 import os
+import signal
 import time
 from pathlib import Path
+
+from common.trials import end_copy, fork
 
 
 def wait_until(holds, *, seconds=60.0):
@@ -22,6 +26,35 @@ def comes_about(holds, *, seconds):
             return False
         time.sleep(0.01)
     return True
+
+
+def killed_at_its_end(work, *, seconds=60.0):
+    """Do this in a copy of this process, which is killed then and leaves what a kill leaves.
+
+    A copy may wait for ever for a lock that another thread held as it was made.
+
+    Raises:
+      AssertionError: It ended otherwise, or not in time.
+    """
+    copy, ended = fork(), []
+    if copy == 0:
+        try:
+            # What it did not make is not its to clean up.
+            gc.freeze()
+            work()
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+
+    def has_ended():
+        done, status = os.waitpid(copy, os.WNOHANG)
+        ended.extend([status] if done else [])
+        return done
+
+    if not comes_about(has_ended, seconds=seconds):
+        end_copy(copy)
+        raise AssertionError(f"a copy of this process did not end in {seconds:g} s")
+    assert ended == [signal.SIGKILL]
 
 
 def is_there(process):

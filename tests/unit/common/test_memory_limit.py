@@ -13,7 +13,9 @@ from common.start import NO_LINUX, TOO_LITTLE, start
 
 # It touches none of what it asks for, so where nothing refuses it takes no memory.
 ASKS_FOR_ALL = """
-import os, resource, click
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv.pop()), resource.RLIM_INFINITY))
+import click
 import numpy as np
 from common.command import run_command
 
@@ -27,11 +29,9 @@ run_command(click.command(main), "copriv")
 
 def asks_for_all(limit):
     """The limit of a command that asks for all memory and begins with this one; what it says."""
-    both = (limit, resource.RLIM_INFINITY)
     run = subprocess.run(
-        [sys.executable, "-c", ASKS_FOR_ALL],
+        [sys.executable, "-c", ASKS_FOR_ALL, str(limit)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, both),
         capture_output=True,
         text=True,
         check=False,

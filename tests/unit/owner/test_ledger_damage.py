@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import struct
 import subprocess
@@ -16,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from ledgers import charge, enroll, open_ledger
+from waiting import killed_at_its_end
 
-from common.trials import fork
 from owner.ledger import Ledger
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, schema_version
@@ -294,13 +293,13 @@ def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(path
 
 def test_a_ledger_that_is_refused_is_left_as_it_is(path):
     """Its log included, though SQLite would move it into the ledger and delete it."""
-    child = fork()
-    if child == 0:
+
+    def live():
         ledger = open_ledger(path)
         enroll(ledger)
         charge(ledger, 1)
-        os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+    killed_at_its_end(live)
     log = Path(f"{path}-wal")
     content = bytearray(log.read_bytes())
     content[-3000] ^= 1

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import threading
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from functools import partial
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import ledgers
 import pytest
+import waiting
 from ledgers import charge, digest, open_ledger, response
+from waiting import is_there, killed_at_its_end
 
 from common.errors import OrderError
 from common.trials import fork
@@ -461,14 +464,21 @@ def killed(*_):
 def killed_after(path, *lives):
     """Lives of an owner, each of which ends by a kill."""
     for life in lives:
-        child = fork()
-        if child == 0:
-            try:
-                life(open_ledger(path))
-                killed()
-            finally:
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        killed_at_its_end(lambda life=life: life(open_ledger(path)))
+
+
+def test_a_life_that_hangs_is_ended_and_fails(monkeypatch):
+    """As on a lock that another thread held as it was copied; the test was waited for on and on."""
+    held, copies = threading.Lock(), []
+
+    def noted():
+        copies.append(fork())
+        return copies[-1]
+
+    monkeypatch.setattr(waiting, "fork", noted)
+    with held, pytest.raises(AssertionError, match="a copy of this process did not end in"):
+        killed_at_its_end(held.acquire, seconds=0.5)
+    assert not is_there(copies[0])
 
 
 def keeps_a_copy(path):

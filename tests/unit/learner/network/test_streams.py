@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
+from waiting import wait_until
 
 from common.wire import retry_after
 from learner.network.streams import (
@@ -219,16 +220,24 @@ def test_streams_are_watched_again_after_a_while_without_any():
 def test_a_watch_that_found_no_thread_is_begun_with_the_next_stream(monkeypatch):
     """Or no owner that is silent would ever be given up in this process."""
 
+    start = threading.Thread.start
+
     def no_thread(thread):
-        raise RuntimeError("can't start new thread")
+        # Another thread of gRPC's server that does not begin ends it, and its stop waits for ever.
+        if thread.name == "overdue":
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
     server, address = serving(silence)
     with grpc.insecure_channel(address) as channel:
-        while is_watched():
-            time.sleep(0.05)
+        wait_until(lambda: not is_watched())
         with monkeypatch.context() as full:
             full.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(RuntimeError, match="new thread"):
                 open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
+            # The server takes the call meanwhile.
+            time.sleep(0.5)
         assert is_given_up(channel, server)
+        # Nor is the one that was not opened watched for ever.
+        wait_until(lambda: not is_watched(), seconds=10.0)
     server.stop(None)

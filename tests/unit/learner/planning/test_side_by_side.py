@@ -190,6 +190,22 @@ def test_a_copy_that_waits_for_ever_for_a_lock_is_not_waited_for(monkeypatch):
         assert results() == [os.getpid()]
 
 
+def test_a_copy_that_spins_for_ever_on_a_lock_is_not_waited_for(monkeypatch):
+    """It uses processor time as one at work does; it was waited for until somebody killed it."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 2.0)
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 1.0)
+
+    def spins():
+        # That it ends at last is for this test alone.
+        end = time.monotonic() + PATIENCE / 2
+        while os.getpid() != HERE and time.monotonic() < end:
+            pass
+        return os.getpid()
+
+    with side_by_side([spins]) as results:
+        assert results() == [HERE]
+
+
 def test_nothing_is_said_of_other_threads():
     ends = threading.Event()
     thread = threading.Thread(target=ends.wait)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 import learner.training.line
 from common.errors import (
@@ -256,8 +257,7 @@ def test_why_an_owner_stays_away_is_told_once_where_a_longer_look_finds_another_
     line.enroll()
     lost = time.time()
     assert line.ask(np.full(4, 0.1)) is None
-    while owner.tries < 30:
-        time.sleep(0.001)
+    wait_until(lambda: owner.tries >= 30)
     line.stop()
     said = [record for record in caplog.records if "still away" in record.getMessage()]
     assert [record.getMessage() for record in said] == [f"still away: {found}"] * told

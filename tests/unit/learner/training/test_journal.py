@@ -1,6 +1,7 @@
 """The journal lets go of what it cannot use, and a resume reads it once."""
 
 import os
+import queue
 import sqlite3
 import threading
 import time
@@ -15,6 +16,7 @@ from waiting import wait_until
 
 from common.errors import InputError
 from common.wire import PROGRAM_VERSION
+from learner.training import journal as journal_module
 from learner.training.closing import open_promises
 from learner.training.enrolment import noted_enrollments
 from learner.training.journal import Journal
@@ -167,6 +169,30 @@ def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path):
         journal.append(entry(0))
         wait_until(lambda: other.execute("SELECT * FROM ticks").fetchall())
         assert other.execute("SELECT position FROM ticks").fetchall() == [(0,)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("ending", [MemoryError, SystemExit])
+def test_nobody_waits_for_a_writer_that_ended(tmp_path, monkeypatch, ending):
+    """As where memory runs out: the learner waited for ever for what nobody wrote any more."""
+
+    class Ends(journal_module.Counter):
+        def subtract(self, *given):
+            raise ending
+
+    monkeypatch.setattr(journal_module, "Counter", Ends)
+    journal, told = Journal(tmp_path / "journal.sqlite"), queue.SimpleQueue()
+
+    def settle():
+        try:
+            told.put(journal.settle({0: 1}))
+        except MemoryError as error:
+            told.put(error)
+
+    journal.append(entry(0))
+    threading.Thread(target=settle, daemon=True).start()
+    assert isinstance(told.get(timeout=20), MemoryError)
+    journal.close()
 
 
 def test_threads_take_turns_at_the_connection(tmp_path, monkeypatch):
