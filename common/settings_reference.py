@@ -121,8 +121,10 @@ def show(kind: type[Settings], key: str | None, *, as_schema: bool) -> str:
     """What the command ``settings`` prints: one key, the schema, or a line for each key.
 
     Raises:
-      InputError: There is no such key.
+      InputError: There is no such key, or it would do nothing beside the schema.
     """
+    if as_schema and key is not None:
+        raise InputError(f"{key}: --json-schema prints the schema of all keys; leave the key out")
     if as_schema:
         return json_schema(kind)
     if key is not None:

@@ -294,7 +294,8 @@ def certs(
     "--document",
     type=A_FILE,
     metavar="FILE",
-    help="Write the findings into this document, between its markers for figures.",
+    help="Write the findings into this document, between its markers for figures; its rows of "
+    "other figures stay.",
 )
 @cluster_option
 def reproduce(

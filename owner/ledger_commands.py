@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -15,7 +16,8 @@ from rich.text import Text
 
 from common.command import console
 from common.config import load_settings
-from common.errors import InputError, RefusedError
+from common.errors import DoubtWarning, InputError, RefusedError
+from common.files import real_path
 from common.privacy import as_decimal, exact_sum
 from common.typed_paths import A_FILE
 from owner.ledger import Ledger
@@ -28,6 +30,9 @@ from owner.ledger_reading import (
 )
 from owner.ledger_rows import StudyEntry, epsilon_uncounted, in_words
 from owner.ledger_tables import charges_of
+
+if TYPE_CHECKING:
+    from owner.policy import OwnerSettings, Policy
 
 SHOWN_DIGITS = 4
 NONE_OPEN = "none is open, so there is nothing to close; copriv-owner ledger show lists all"
@@ -86,7 +91,8 @@ def show(path: Path, settings: Path | None) -> None:
         from owner.lifetime import epsilon_left  # noqa: PLC0415 (keeps --help quick)
         from owner.policy import OwnerSettings  # noqa: PLC0415
 
-        policy = load_settings(OwnerSettings, settings).policy
+        its = load_settings(OwnerSettings, settings)
+        policy = _policy_of(its, settings, ledger=path, owner=str(meta["owner"]))
         of = f" of {_decimal(policy.epsilon_lifetime)}"
         left = f"; {_decimal(epsilon_left(policy, studies))} is left"
         more = epsilon_uncounted(studies, kappa=policy.kappa)
@@ -100,6 +106,26 @@ def show(path: Path, settings: Path | None) -> None:
     )
     if any(entry.insecure_noise for entry in studies):
         click.echo("INSECURE: some noise came from a seed; those responses protected nobody")
+
+
+def _policy_of(its: OwnerSettings, settings: Path, *, ledger: Path, owner: str) -> Policy:
+    """The policy of settings; warns of those of another owner, which name another ledger.
+
+    Args:
+      its: What the settings say.
+      settings: Where they are.
+      ledger: The ledger that is shown, which may be a copy of the settings' own.
+      owner: Whose it is; another study may know the owner by another name.
+    """
+    own = real_path(settings.parent / its.ledger.path)
+    if its.name != owner and own != real_path(ledger):
+        warnings.warn(
+            f"{ledger} is of {owner}, and {settings} is of {its.name}, whose ledger is {own}: what "
+            "is left is said by that one's policy; give the settings of the same owner",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    return its.policy
 
 
 def _decimal(value: Fraction, *, up: bool = False) -> str:

@@ -97,6 +97,7 @@ def train_in_memory(
     known_as = _valid(names)
     target = str(records.columns[-1])
     study = _study(settings, known_as, target=target, guard=guard, seed=seed)
+    study = _with_categories(study, records)
     _warn_of_cells(records, study.features)
     # Before the map says it in words of settings.
     if np.ptp(parse_numbers(public[target])) == 0:
@@ -238,6 +239,19 @@ def _study(
         },
         where="settings",
     )
+
+
+def _with_categories(study: StudySettings, records: pd.DataFrame) -> StudySettings:
+    """The study with the columns that pandas holds as categories as such, whatever they look like.
+
+    Args:
+      study: The study.
+      records: All owners' raw records.
+    """
+    held = [name for name, kind in records.dtypes.items() if isinstance(kind, pd.CategoricalDtype)]
+    both = tuple(dict.fromkeys([*study.features.categorical, *map(str, held)]))
+    features = study.features.model_copy(update={"categorical": both})
+    return study.model_copy(update={"features": features})
 
 
 def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:

@@ -67,9 +67,7 @@ choices = as_listed(
     click.option(
         "--most",
         type=click.IntRange(1, 1000),
-        default=12,
-        show_default=True,
-        help="The largest number of owners.",
+        help="The largest number of owners that a column makes; the default is 12.",
     ),
     click.option(
         "--split/--no-split",

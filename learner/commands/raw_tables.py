@@ -61,7 +61,7 @@ class Choices:
       drop: Columns that are no input.
       categorical: Columns whose numbers are names.
       missing: COLUMN=VALUE of each value that says that there is none.
-      most: How many owners at most.
+      most: How many owners a column makes at most; None for the default.
       split: Whether each owner's records, and the public ones, go to files of their own.
     """
 
@@ -73,7 +73,7 @@ class Choices:
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    most: int = MOST_OWNERS
+    most: int | None = None
     split: bool | None = None
 
     @property
@@ -268,12 +268,12 @@ class Session:
         owners = choices.owners or ""
         if owners in self.look.columns and owners == choices.target:
             raise InputError(
-                f"--owners {brief(owners)}: this is the target, so all "
-                "records of an owner would have the same one; give another column, or a number of "
-                "equal parts"
+                f"--owners {brief(owners)}: this is the target, so all records of an owner would "
+                "have the same one; give another column, or a number of equal parts"
             )
         if owners in self.look.columns:
-            return parts_by_column(self.table[owners], available, most=choices.most, known=known)
+            most = choices.most or MOST_OWNERS
+            return parts_by_column(self.table[owners], available, most=most, known=known)
         if owners.isascii() and owners.removeprefix("-").isdigit():
             # Parts of what is learnt from: one without a target would not start.
             available = available if known is None else available[known[available]]
@@ -282,6 +282,10 @@ class Session:
                 raise InputError(
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
                     f"{len(available):,}, as many as there are {rows}; give one, or a column"
+                )
+            if choices.most is not None:
+                raise InputError(
+                    f"--most: {owners} equal parts make as many owners; leave it out, or the parts"
                 )
             whose = self.whose(choices) if choices.split else None
             parts = equal_parts(available, int(owners), whose)

@@ -393,7 +393,7 @@ def _leave(
     console.print(sweep_table(summary, keys))
     same = [key for key in keys if makes_no_difference(rows, key)]
     notes = [f"each value of {key} gives the same runs" for key in same]
-    notes += incomparable([key for key in keys if key not in same])
+    notes += incomparable([k for k in keys if k not in same and len(experiment.grid[k]) > 1])
     for note in notes:
         console.print(f"note: {note}", highlight=False)
     title = f"{experiment.name}: sweep of {counted(len(rows), 'study', 'studies')}"

@@ -133,7 +133,9 @@ def _checked(key: str, values: list[object], *, where: str) -> list[object]:
     if key == "seed":
         raise InputError(f"{where}: seeds are not part of the grid; give their number with --seeds")
     for i, value in enumerate(values):
-        if value in values[:i]:
+        # To Python true is 1; a key that takes only one of them says so.
+        alike = [one for one in values[:i] if isinstance(one, bool) == isinstance(value, bool)]
+        if value in alike:
             raise InputError(f"{where}: {_text(value)} is given twice; give each value once")
     return values
 

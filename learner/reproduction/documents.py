@@ -52,6 +52,23 @@ def replace_section(path: Path, name: str, text: str) -> None:
     write_or_refuse(path, new)
 
 
+def rows_of_section(path: Path, name: str) -> dict[str, str]:
+    """The rows of a section's table so far, by what their first cell names, also as a link.
+
+    Raises:
+      InputError: The document takes no such section, as :func:`check_document` says.
+    """
+    begin, end = _markers(name)
+    _, _, rest = check_document(path, name).partition(begin)
+    lines = [line.strip() for line in rest.partition(end)[0].splitlines()]
+    rows = [line for line in lines if line.startswith("| ")]
+    firsts = [row[2:].partition(" |")[0] for row in rows]
+    return {
+        first.rpartition("[")[2].partition("]")[0]: row
+        for first, row in zip(firsts, rows, strict=True)
+    }
+
+
 def check_document(path: Path, name: str) -> str:
     r"""What a document has so far, which takes a section of this name: what is no document stays.
 

@@ -15,10 +15,15 @@ from rich.table import Table
 from common.errors import InputError
 from common.extras import away_from_here
 from common.files import make_folder, refused
-from learner.reproduction.documents import check_document, markdown_table, replace_section
+from learner.reproduction.documents import (
+    check_document,
+    markdown_table,
+    replace_section,
+    rows_of_section,
+)
 from learner.reproduction.figures import figure_numbers, uses_grid
 from learner.reproduction.laboratory import Lab, Laboratory
-from learner.reproduction.papers import FIGURES, Figure, Kind
+from learner.reproduction.papers import FIGURES, Data, Figure, Kind
 from learner.reproduction.public_data import Files
 from learner.results.progress import progress
 from learner.results.run_folder import write_table
@@ -28,7 +33,7 @@ SLOPE_TOLERANCE = 0.25
 INTRODUCTION = """\
 ## The figures of both papers
 
-`copriv reproduce all --data FOLDER --out docs/figures --document docs/results.md`
+`copriv reproduce {figures} {data} --out {out} --document {document}`
 
 A is the paper of 2021, S that of 2020. Owners are as large as the files at hand allow. Smaller
 owners need a larger epsilon for the same noise: epsilons are those of the papers times the number
@@ -36,6 +41,8 @@ in the column. Bounds and slopes are those of what noise adds: what is left with
 T ticks do not arrive or owners differ, is no cost of privacy, and is taken off first. *Agrees* is
 said of the shape: order, direction, slope. Fitted constants hold the bound Xi and the step of the
 feature map at hand; they do not compare with the papers'."""
+# The option that brings the records of a figure.
+OPTION_OF: dict[Data, str] = {"loans": "loans", "hospitals": "facilities", "cards": "cards"}
 # A median has come to a neighbourhood of the optimum below this share of theta = 0.
 NEIGHBOURHOOD = 0.2
 # Factors that differ by no more than this count as the same.
@@ -123,7 +130,7 @@ def run_reproduction(
     table = pd.DataFrame(rows)
     _show(table, console)
     if document is not None:
-        replace_section(document, "figures", _section(table, document, out))
+        replace_section(document, "figures", _section(table, document, out, is_folder=bool(data)))
 
 
 def _all_numbers(
@@ -187,7 +194,7 @@ def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequenc
     files = replace(Files() if data is None else Files.in_folder(data), **tables)
     for figure in figures:
         try:
-            files.path("facilities" if figure.data == "hospitals" else figure.data)
+            files.path(OPTION_OF[figure.data])
         except InputError as error:
             raise InputError(f"{figure.name}: {error}") from None
     return files
@@ -333,8 +340,15 @@ def _show(table: pd.DataFrame, console: Console) -> None:
     console.print(shown)
 
 
-def _section(table: pd.DataFrame, document: Path, out: Path) -> str:
-    """The section of the document: a table, with the pictures where they lie beside it."""
+def _section(table: pd.DataFrame, document: Path, out: Path, *, is_folder: bool) -> str:
+    """The section of the document: a table, with the pictures where they lie beside it.
+
+    Args:
+      table: What was found, a row for each figure that was made.
+      document: The document, whose rows of other figures stay.
+      out: Where the pictures are.
+      is_folder: Whether the records came from a folder.
+    """
     shown = table.copy()
     try:
         where = out.resolve().relative_to(document.resolve().parent).as_posix()
@@ -343,4 +357,15 @@ def _section(table: pd.DataFrame, document: Path, out: Path) -> str:
     if where is not None:
         picture = '<img src="{0}" width="330" alt="{1}"><br>[{1}]({0})'
         shown["figure"] = [picture.format(f"{where}/{name}.svg", name) for name in table["figure"]]
-    return f"{INTRODUCTION}\n\n{markdown_table(shown)}"
+    heads, line, *made = markdown_table(shown).splitlines()
+    rows = rows_of_section(document, "figures") | dict(zip(table["figure"], made, strict=True))
+    names = [name for name in FIGURES if name in rows]
+    needed = {FIGURES[name].data for name in names}
+    options = [f"--{OPTION_OF[data]} FILE" for data in OPTION_OF if data in needed]
+    introduction = INTRODUCTION.format(
+        figures="all" if len(names) == len(FIGURES) else " ".join(names),
+        data="--data FOLDER" if is_folder else " ".join(options),
+        out=out.as_posix(),
+        document=document.as_posix(),
+    )
+    return "\n".join([introduction, "", heads, line, *(rows[name] for name in names)])

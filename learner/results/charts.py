@@ -239,17 +239,17 @@ def _thinned(line: Line) -> Line:
 
 
 def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
-    """A line, and invisible dots that show its values."""
+    """A line, and dots that show its values, invisible unless all of it is one point."""
     points = [(to_x(float(x)), to_y(float(y))) for x, y in zip(line.x, line.y, strict=True)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    drawn = f'<polyline points="{path}" fill="none" {_stroke(line)}/>'
+    fill = line.color if len(set(points)) == 1 else "transparent"
     tips = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="transparent"><title>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{fill}"><title>'
         f"{escaped(line.name)}, {number_words(float(a))}: {number_words(float(b))}"
         "</title></circle>"
         for (x, y), a, b in zip(points, line.x, line.y, strict=True)
     )
-    return drawn + tips
+    return f'<polyline points="{path}" fill="none" {_stroke(line)}/>{tips}'
 
 
 def _stroke(line: Line) -> str:

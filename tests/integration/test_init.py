@@ -666,6 +666,10 @@ def test_classes_of_words_are_asked(folder):
         (["--target", "days", "--epsilon", "0"], "a number greater than 0"),
         (["--target", "days", "--drop", "ages"], "did you mean 'age'?"),
         (["--target", "days", "--out", "."], "the folder is not empty"),
+        (
+            ["--target", "days", "--owners", "3", "--most", "2"],
+            "--most: 3 equal parts make as many owners; leave it out, or the parts",
+        ),
     ],
 )
 def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(folder, typed, arguments, why):

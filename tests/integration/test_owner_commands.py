@@ -730,6 +730,27 @@ def test_a_ledger_says_as_much_is_left_as_its_owner_does(owner_folder, make_term
     assert "9.4 of the lifetime epsilon 10 is left" in owner_command("check", settings).stdout
 
 
+def test_what_is_left_by_the_settings_of_another_owner_is_doubted(owner_folder, make_terms):
+    """Of the wrong OWNER.toml the lifetime budget was taken without a word."""
+    settings = owner_folder()
+    start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+    ledger = settings.parent / "ledger.sqlite"
+    text = settings.read_text()
+    name = tomllib.loads(text)["name"]
+    other = settings.with_name("other.toml")
+    other.write_text(text.replace(f'"{name}"', '"south"').replace("ledger.sqlite", "its.sqlite"))
+    said = owner_command("ledger", "show", ledger, "--settings", other)
+    assert said.returncode == 0
+    assert f"is of {name}, and {other} is of south, whose ledger is " in said.stderr
+    # Another study may know the owner by another name, and a copy is of the same one.
+    other.write_text(text.replace(f'"{name}"', '"south"'))
+    for mine in (settings, other):
+        said = owner_command("ledger", "show", ledger, "--settings", mine)
+        assert said.stderr == ""
+    settings.write_text(text.replace("ledger.sqlite", "its.sqlite"))
+    assert owner_command("ledger", "show", ledger, "--settings", settings).stderr == ""
+
+
 def test_check_shows_the_columns_to_the_officer_and_refuses_those_that_do_not_fit(
     owner_folder, table_maker
 ):

@@ -115,5 +115,9 @@ def test_a_key_is_explained_where_it_is_typed(typed):
     assert "did you mean 'privacy.epsilon'?" in said.stderr
     said = typed("copriv-owner", "settings", "zzz")
     assert "no such key; type the same command without a key, which lists all" in said.stderr
+    said = typed("copriv-owner", "settings", "--json-schema", "zzz")
+    assert said.returncode == 2
+    assert "zzz: --json-schema prints the schema of all keys; leave the key out" in said.stderr
+    assert said.stdout == ""
     said = typed("copriv", "settings", "--json-schema")
     assert json.loads(said.stdout)["title"] == "StudySettings"

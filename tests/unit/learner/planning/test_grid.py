@@ -104,6 +104,7 @@ def test_no_grid_is_one_point(study):
         ("privacy.epsilon=1,,2", "expected KEY=VALUE,VALUE"),
         ("seed=1,2", "give their number with --seeds"),
         ("privacy.epsilon=1,1", "1 is given twice"),
+        ("privacy.epsilon=1,true", "privacy.epsilon: got true, expected a number"),
         ("privacy.epsilon=1,-1", "greater than 0"),
         ("privacy.epsylon=1", "privacy.epsylon"),
         ("model.loss=squared,hinges", "model.loss"),

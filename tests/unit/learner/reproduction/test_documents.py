@@ -1,6 +1,8 @@
 """Sections of a document that commands write: each its own, and nothing else moves."""
 
+import io
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -8,6 +10,8 @@ from rich.console import Console
 from common.errors import InputError
 from learner.reproduction.documents import replace_section
 from learner.reproduction.reproduce import run_reproduction
+
+HOSPITALS = Path(__file__).resolve().parents[4] / "examples" / "hospitals.parquet"
 
 
 def test_a_section_that_is_written_anew_leaves_the_others_where_they_are(tmp_path):
@@ -67,3 +71,36 @@ def test_figures_are_not_computed_for_a_document_that_does_not_take_them(tmp_pat
             console=Console(),
         )
     assert not (tmp_path / "figures").exists()
+
+
+def test_figures_that_are_made_anew_leave_the_rows_of_the_others(tmp_path):
+    """One figure made again took the other nineteen out, below a command that nobody had typed."""
+    document, out = tmp_path / "mine.md", tmp_path / "made"
+    others = [
+        '| <img src="made/A2.svg" alt="A2"><br>[A2](made/A2.svg) | falls | 3 | x 20 | no |',
+        "| S7 | comes closer | 3 owners | x 5 | yes |",
+    ]
+    old = "| [A8](old.svg) | what was here | before | x 1 | no |"
+    heads = "| figure | paper | here | epsilons | agrees |\n|---|---|---|---|---|"
+    rows = "\n".join([heads, others[1], old, others[0]])
+    document.write_text(f"# Mine\n\n<!-- figures -->\n{rows}\n<!-- /figures -->\nend\n")
+    run_reproduction(
+        ["a8"],
+        data=None,
+        tables={"facilities": HOSPITALS},
+        out=out,
+        document=document,
+        console=Console(file=io.StringIO()),
+    )
+    lines = document.read_text().splitlines()
+    assert [line for line in lines if line.startswith("| ")] == [
+        heads.splitlines()[0],
+        others[0],
+        next(line for line in lines if "[A8](made/A8.svg) | one of 86 hospitals" in line),
+        others[1],
+    ]
+    assert (
+        "`copriv reproduce A2 A8 S7 --loans FILE --facilities FILE --cards FILE "
+        f"--out {out} --document {document}`"
+    ) in lines
+    assert lines[-2:] == ["<!-- /figures -->", "end"]

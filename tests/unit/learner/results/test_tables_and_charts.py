@@ -47,6 +47,14 @@ def test_names_and_numbers_are_whole_in_any_terminal(width):
         assert word in words
 
 
+@pytest.mark.parametrize(("count", "fill"), [(1, "var(--blue)"), (2, "transparent")])
+def test_a_curve_of_one_point_is_a_dot(count, fill):
+    """A line from a point to itself is none: the picture of a study of one answer was empty."""
+    x = np.arange(1.0, 1.0 + count)
+    drawn = curve("t", [Line(name="together", x=x, y=x)], x_label="k", y_label="fitness")
+    assert set(re.findall(r'<circle [^>]*fill="([^"]+)"', drawn)) == {fill}
+
+
 @pytest.mark.parametrize("ends", [(0.0017, 0.05), (0.0017, 20.0), (2.0, 3.0), (3e-9, 4e5)])
 def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends):
     low, high = ends
