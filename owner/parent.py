@@ -22,7 +22,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from common.thread_limit import NO_MORE_THREADS, NO_THREAD_STATUS
@@ -125,8 +125,8 @@ def _forked(handles: list[int], watchers: dict[int, int]) -> bool:
         pid = os.fork()
     except OSError:
         # To whoever asked for it, it has ended at once.
-        os.write(own[-1], f"copriv-owner: {NO_MORE_THREADS}\n".encode())
-        os.write(status, b"0\n%d\n" % NO_THREAD_STATUS)
+        _tell(own[-1], f"copriv-owner: {NO_MORE_THREADS}\n".encode())
+        _tell(status, b"0\n%d\n" % NO_THREAD_STATUS)
         own = handles
     else:
         if pid == 0:
@@ -137,7 +137,7 @@ def _forked(handles: list[int], watchers: dict[int, int]) -> bool:
                 os.close(handle)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             return True
-        os.write(status, b"%d\n" % pid)
+        _tell(status, b"%d\n" % pid)
         watchers[pid] = status
     for handle in own:
         os.close(handle)
@@ -151,8 +151,14 @@ def _report_ends(watchers: dict[int, int]) -> None:
         if pid == 0:
             return
         handle = watchers.pop(pid)
-        os.write(handle, b"%d\n" % os.waitstatus_to_exitcode(status))
+        _tell(handle, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(handle)
+
+
+def _tell(handle: int, said: bytes) -> None:
+    """Write to whoever asked for a fork, who may have been killed meanwhile."""
+    with suppress(BrokenPipeError):
+        os.write(handle, said)
 
 
 def _received(requests: socket.socket, size: int) -> bytes:

@@ -79,7 +79,7 @@ jobs_option = click.option(
     type=click.IntRange(max=1024),
     default=-1,
     callback=_some_jobs,
-    help="Processes; -1, the default, uses all cores.",
+    help="Processes; -1, the default, uses all cores, -2 all but one, and so on.",
 )
 
 cluster_option = click.option(

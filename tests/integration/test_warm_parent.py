@@ -165,6 +165,19 @@ def test_a_fork_that_ends_just_before_its_parent_waits_is_told_of(tmp_path, monk
         parent.close()
 
 
+def test_a_parent_says_nothing_of_ends_that_nobody_hears_of_any_more(tmp_path, capfd):
+    """As where the learner was killed: a traceback of its owners' parent stood on its terminal."""
+    with warm_parent() as parent:
+        unheard = parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+        unheard._status.close()
+        assert unheard.stdout.read() != ""
+        owner = parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+        assert owner.wait(60) == 0
+        owner.stop(0)
+        unheard.stdout.close()
+    assert capfd.readouterr().err == ""
+
+
 def test_owners_beyond_the_first_thousand_handles_are_told_of():
     """Each takes two of the learner's, and some calls of the system take no handle beyond 1,023."""
     allow_open_files()
