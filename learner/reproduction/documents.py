@@ -64,7 +64,7 @@ def rows_of_section(path: Path, name: str) -> dict[str, str]:
     rows = [line for line in lines if line.startswith("| ")]
     firsts = [row[2:].partition(" |")[0] for row in rows]
     return {
-        first.rpartition("[")[2].partition("]")[0]: row
+        first.partition("](")[0].rpartition("[")[2]: row
         for first, row in zip(firsts, rows, strict=True)
     }
 

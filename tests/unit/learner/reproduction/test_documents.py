@@ -77,7 +77,7 @@ def test_figures_that_are_made_anew_leave_the_rows_of_the_others(tmp_path):
     """One figure made again took the other nineteen out, below a command that nobody had typed."""
     document, out = tmp_path / "mine.md", tmp_path / "made"
     others = [
-        '| <img src="made/A2.svg" alt="A2"><br>[A2](made/A2.svg) | falls | 3 | x 20 | no |',
+        '| <img src="made[1]/A2.svg" alt="A2"><br>[A2](made[1]/A2.svg) | falls | 3 | x 20 | no |',
         "| S7 | comes closer | 3 owners | x 5 | yes |",
     ]
     old = "| [A8](old.svg) | what was here | before | x 1 | no |"
